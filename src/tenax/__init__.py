@@ -1,0 +1,1 @@
+"""Fault-tolerant stream processing on Apache Spark."""

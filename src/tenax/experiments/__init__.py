@@ -1,0 +1,1 @@
+"""The figures of the papers as named, reproducible runs."""

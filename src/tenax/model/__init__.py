@@ -1,0 +1,1 @@
+"""What a topology is: frozen data, validated when it is built."""

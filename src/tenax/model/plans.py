@@ -1,0 +1,106 @@
+"""Plans: what the planners decide, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenax.model.tasks import Task
+
+
+class Metric(StrEnum):
+    """What a replica plan maximises."""
+
+    FIDELITY = "fidelity"
+    COMPLETENESS = "completeness"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPlan:
+    """Tasks that retain their outputs, so that no single lost task takes longer than the bound to recover.
+
+    - `recovery_latency_s` is the longest over all tasks, for the loss of one task whose retainers live.
+    - No plan for the same bound has fewer than `bound` backups; `optimal` says that this one has no more.
+    """
+
+    algorithm: str
+    backups: tuple[Task, ...]
+    recovery_latency_s: float
+    optimal: bool
+    bound: int
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be from the fewest backups, as a part of its own count."""
+        return (len(self.backups) - self.bound) / len(self.backups) if self.backups else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """Tasks that run a second time elsewhere, valued by what outputs keep when all other tasks have failed.
+
+    No plan of the same budget is worth more than `bound` by the plan's metric; `optimal` says that this one reaches it.
+    """
+
+    algorithm: str
+    metric: Metric
+    replicas: tuple[Task, ...]
+    fidelity: float
+    completeness: float
+    optimal: bool
+    bound: float
+
+    @property
+    def value(self) -> float:
+        """The plan's worth by its metric."""
+        return self.fidelity if self.metric is Metric.FIDELITY else self.completeness
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be below the best one, as a part of the bound."""
+        return max(0.0, (self.bound - self.value) / self.bound) if self.bound > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """Failed tasks to recover with the capacity at hand, and the queries that this brings back.
+
+    - `queries` are output tasks that were cut off and are complete again; `priority` is their sum.
+    - `recover` may hold more: what is left of the capacity goes towards the next query.
+    - No plan of the same capacity brings back more than `bound`.
+    """
+
+    algorithm: str
+    recover: tuple[Task, ...]
+    queries: tuple[Task, ...]
+    priority: float
+    cost: float
+    optimal: bool
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be below the best one, as a part of the bound."""
+        return max(0.0, (self.bound - self.priority) / self.bound) if self.bound > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What happens when a node arrives during an incremental recovery."""
+
+    node: str
+    placed: Mapping[Task, str]
+    """The tasks that start now, and the node of each: nodes that came earlier may still have room."""
+    completed: tuple[Task, ...]
+    """The queries that are back from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySchedule:
+    """An incremental recovery: one arrival after the other."""
+
+    algorithm: str
+    arrivals: tuple[Arrival, ...]
+    waiting: tuple[Task, ...]
+    """Failed tasks that the nodes have no room for."""

@@ -1,0 +1,1 @@
+"""Pictures of topologies, plans and figures."""

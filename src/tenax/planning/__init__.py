@@ -1,0 +1,1 @@
+"""Pure optimisation: which tasks retain outputs, which run twice, which come back first."""

@@ -1,0 +1,1 @@
+"""Which tasks retain their outputs, so that recovery never takes longer than a bound (paper 3)."""

@@ -1,0 +1,1 @@
+"""Which tasks run a second time, so that outputs stay as good as the budget allows (paper 1)."""
