@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tenax.errors import InvalidRequest, UnknownTask
+from tenax.errors import InvalidRequest, InvalidTopology, UnknownTask
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, PerTask, Topology, suggestion
 
@@ -270,8 +270,13 @@ class TaskGraph:
                 continue
             inputs = tuple(self._stream(number, operator, one, weights) for one in operator.inputs)
             self.input_rate[span] = sum(stream.rate for stream in inputs)
-            self.output_rate[span] = operator.selectivity * self.input_rate[span]
             streams.append(inputs)
+            with np.errstate(over="ignore"):
+                self.output_rate[span] = operator.selectivity * self.input_rate[span]
+            if not np.isfinite(self.output_rate[span].sum()):
+                raise InvalidTopology(
+                    f"operator {operator.name!r}: its rate is beyond all numbers: lower a selectivity"
+                )
         return tuple(streams)
 
     def _stream(self, consumer: int, operator: Operator, one: Input, weights: Floats) -> Stream:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tenax.model.cluster import Domain
 from tenax.model.tasks import Task
 
 
@@ -104,3 +105,57 @@ class RecoverySchedule:
     arrivals: tuple[Arrival, ...]
     waiting: tuple[Task, ...]
     """Failed tasks that the nodes have no room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The node of every task, and of every replica."""
+
+    primaries: Mapping[Task, str]
+    replicas: Mapping[Task, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainPromise:
+    """What is expected when one failure domain is lost, replicas elsewhere taking over at once."""
+
+    domain: Domain
+    lost: tuple[Task, ...]
+    """Tasks that fail without a live replica."""
+    recovery_latency_s: float
+    fidelity: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionCost:
+    """What the protection asks for while nothing fails."""
+
+    backups: int
+    retained_per_s: float
+    """Tuples per second that the backups keep."""
+    replicas: int
+    replicated_per_s: float
+    """Tuples per second that the replicas process a second time."""
+    checkpoint_share: float | None
+    """The part of the time that goes into checkpoints, where their cost and the failure rates are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionPlan:
+    """Everything that protects a topology, and what that promises.
+
+    - `recovery_latency_s` is per task, for its loss alone: 0 if its replica takes over.
+    - The bound `latency_s` holds for the loss of one task; `domains` says what holds when a whole domain is lost.
+    - `replicas.fidelity` is the worst case: every task without a replica has failed.
+    """
+
+    topology: str
+    latency_s: float
+    budget: int
+    backups: BackupPlan
+    replicas: ReplicaPlan
+    recovery_latency_s: Mapping[Task, float]
+    cost: ProtectionCost
+    placement: Placement | None = None
+    domains: tuple[DomainPromise, ...] = ()
+    checkpoint_interval_s: float | None = None

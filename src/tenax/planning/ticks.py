@@ -32,8 +32,8 @@ class Ticks:
         finest = MAX_DECIMALS
         while total * 10.0**finest > MAX_TOTAL and finest > -LARGEST_EXPONENT:
             finest -= 1
-        for decimals in range(min(finest, 0), finest):
-            if decimals >= 0 and np.all(_is_exact(values, 10.0**decimals)):
+        for decimals in range(finest):
+            if np.all(_is_exact(values, 10.0**decimals)):
                 return cls(decimals)
         return cls(finest)
 

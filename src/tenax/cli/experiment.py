@@ -1,0 +1,82 @@
+"""`tenax experiment`: the figures of the papers, run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tenax.cli import render
+from tenax.experiments import EXPERIMENTS, run_experiment
+
+app = typer.Typer(
+    help="""Run the papers' evaluations on this machine, the paper's claim beside our figure.
+
+    Try:  tenax experiment run backups --quick
+    """,
+    rich_markup_mode="rich",
+)
+
+
+class Bar:
+    """A progress bar on standard error, so that results can be piped."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def total(self, steps: int) -> None:
+        """How many steps there are."""
+        self._bar.update(self._task, total=steps)
+
+    def advance(self, label: str) -> None:
+        """One step is done."""
+        self._bar.update(self._task, description=label, advance=1)
+
+
+@app.command("list")
+def list_command() -> None:
+    """The experiments, and the figures that they repeat."""
+    rows = [(one.name, one.figure, one.summary) for one in EXPERIMENTS]
+    out = render.console()
+    out.print(render.table("Experiments", ("name", "repeats", "shows"), rows))
+    out.print("\n[dim]Run one with[/dim] tenax experiment run NAME")
+
+
+@app.command("run")
+def run_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that 'tenax experiment list' shows.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where table, JSON and picture go.")] = Path(
+        "out/experiments"
+    ),
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same inputs.", min=0)] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smoke run of seconds: small inputs, no conclusions.")
+    ] = False,
+) -> None:
+    """Run an experiment: prints its table and writes table.txt, result.json and figure.png.
+
+    Example: tenax experiment run replicas-random --seed 7
+    """
+    with Bar() as bar:
+        text = run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)
+    print(text)
+    print(f"\nwritten to {out / name}/: table.txt, result.json, figure.png")

@@ -1,0 +1,87 @@
+"""The `tenax` command: what it offers, and how its errors look."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from tenax.cli import demo, experiment, inspection, plan
+from tenax.errors import TenaxError
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+GROUPS = ("plan", "experiment")
+
+app = typer.Typer(
+    name="tenax",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="""
+    Fault-tolerant stream processing: outputs keep coming when machines fail, many at once.
+
+    Describe a topology of operators in a file, and plan how to protect it:
+
+      tenax examples                                     the example topologies, with their paths
+
+      tenax describe traffic.yaml --picture traffic.svg  what is in it
+
+      tenax plan all traffic.yaml --latency 3 --budget 6 protect it
+
+      tenax fidelity traffic.yaml --failed 'speed[0]'    how good outputs stay without a task
+    """,
+)
+app.add_typer(plan.app, name="plan")
+app.add_typer(experiment.app, name="experiment")
+app.command("fidelity")(inspection.fidelity_command)
+app.command("latency")(inspection.latency_command)
+app.command("describe")(inspection.describe_command)
+app.command("schema")(inspection.schema_command)
+app.command("examples")(inspection.examples_command)
+app.command("demo")(demo.demo_command)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code; a user's mistake is one line on standard error."""
+    words = list(arguments)
+    if not words or (len(words) == 1 and words[0] in GROUPS):
+        words.append("--help")
+    try:
+        result = typer.main.get_command(app).main(words, prog_name="tenax", standalone_mode=False)
+    except TenaxError as error:
+        return _fail(str(error))
+    except typer.TyperException as error:
+        return _fail(f"{error.format_message().rstrip('.')}: see 'tenax {_command_of(words)}--help'")
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has left; Python would complain again while it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """The leading words that name a command, for the hint at its help."""
+    command = ""
+    here = typer.main.get_command(app)
+    for word in words:
+        children = getattr(here, "commands", {})
+        if word not in children:
+            break
+        command, here = f"{command}{word} ", children[word]
+    return command
+
+
+def _fail(message: str) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(f"tenax: {' '.join(message.split())}\n")
+    return USAGE_ERROR

@@ -1,0 +1,25 @@
+"""The arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Topology in YAML or JSON. [dim]'tenax examples' lists some.[/dim]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--picture", metavar="FILE", help="Also draw it: a .svg or .png file.", show_default=False),
+]
+Failed = Annotated[
+    str,
+    typer.Option("--failed", metavar="TASKS", help="Failed tasks, like 'a[0],b[1]'; 'a[*]' means all tasks of a."),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
+]
