@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from tenax.model.topology import Input, Operator, Partitioning, PerTask, Topolog
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_ONE = np.ones(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +121,8 @@ class TaskGraph:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.operators = tuple(topology.operator(name) for name in topology.in_order)
+        named = {operator.name: operator for operator in topology.operators}
+        self.operators = tuple(named[name] for name in topology.in_order)
         self._number = {operator.name: number for number, operator in enumerate(self.operators)}
         counts = np.array([operator.parallelism for operator in self.operators], dtype=np.int64)
         self.first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
@@ -283,10 +285,12 @@ class TaskGraph:
         producer = self._number[one.operator]
         before, after = self.operators[producer].parallelism, operator.parallelism
         output = self.output_rate[self.span(producer)]
+        parents, starts = _neighbours(before, after)
+        if before == after == 1:  # the only kind in a topology of single tasks, which may have very many
+            return Stream(producer, consumer, 1, 1, Partitioning.ONE_TO_ONE, _ONE, _ONE, output, parents, starts)
         kind = one.partitioning
         if 1 in (before, after):
-            kind = _single_task_kind(before, after)
-        parents, starts = _neighbours(before, after)
+            kind = Partitioning.MERGE if before > after else Partitioning.SPLIT
         match kind:
             case Partitioning.FULL:
                 parents = starts = np.zeros(0, dtype=np.int64)
@@ -313,12 +317,7 @@ class TaskGraph:
         return tuple(tuple(streams) for streams in found)
 
 
-def _single_task_kind(before: int, after: int) -> Partitioning:
-    if before == after:
-        return Partitioning.ONE_TO_ONE
-    return Partitioning.MERGE if before > after else Partitioning.SPLIT
-
-
+@lru_cache(maxsize=1024)
 def _neighbours(before: int, after: int) -> tuple[Ints, Ints]:
     """The parents and starts of a stream that is not full: contiguous ranges of as equal a length as possible."""
     few, many = sorted((before, after))
