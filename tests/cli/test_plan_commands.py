@@ -163,7 +163,7 @@ def test_every_command_has_a_readable_form(
 MISTAKES = [
     (("plan", "backups", "nowhere.yaml", "--latency", "2"), "no such file"),
     (("plan", "backups", "ROADS"), "Missing option '--latency'"),
-    (("plan", "backups", "ROADS", "--latency", "soon"), "'soon' is not a valid float"),
+    (("plan", "backups", "ROADS", "--latency", "soon"), "'--latency': must be a number, found 'soon'"),
     (("plan", "backups", "ROADS", "--latency", "-1"), "-1"),
     (("plan", "backups", "ROADS", "--latency", "0"), "0"),
     (("plan", "backups", "ROADS", "--latency", "nan"), "nan"),
@@ -192,6 +192,9 @@ MISTAKES = [
     (("fidelity", "ROADS"), "Missing option '--failed'"),
     (("schema", "poem"), "poem"),
     (("experiment", "run", "backup"), "did you mean 'backups'?"),
+    (("experiment", "run", "backups", "--out", "ROADS"), "--out is a folder"),
+    (("demo", "--out", "ROADS"), "--out is a folder"),
+    (("plan", "backups", "ROADS", "--latency=late"), "must be a number, found 'late'"),
 ]
 
 

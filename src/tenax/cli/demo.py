@@ -10,9 +10,9 @@ import typer
 from rich.progress import track
 
 from tenax.cli import render
+from tenax.cli.options import made
 from tenax.cli.protection import print_protection
-from tenax.errors import InvalidFile
-from tenax.examples import EXAMPLES, describe, example_path
+from tenax.examples import EXAMPLES, example_path
 from tenax.model.cluster_files import read_cluster
 from tenax.model.files import read_topology
 from tenax.model.graph import TaskGraph
@@ -33,10 +33,7 @@ def demo_command(
     Each example gets the latency bound halfway between the tightest and the loosest that means anything, and replicas
     for a third of its tasks.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidFile(f"--out is a folder, {out} cannot be made ({error.strerror}): name another") from None
+    made(out)
     console = render.console()
     rows = []
     for name in track(EXAMPLES, description="planning", console=console, transient=True):
@@ -48,10 +45,9 @@ def demo_command(
                 f"{len(plan.backups.backups)} for {render.seconds(plan.latency_s)}",
                 f"{len(plan.replicas.replicas)} keep {render.number(plan.replicas.fidelity)}",
                 "yes" if plan.backups.optimal and plan.replicas.optimal else "no",
-                describe(name),
             )
         )
-    columns = ("example", "tasks", "backups", "replicas", "proven", "what it is")
+    columns = ("example", "tasks", "backups", "replicas", "proven optimal")
     console.print(render.table("Every example, protected", columns, rows))
     console.print()
     graph = TaskGraph(read_topology(example_path(SHOWN)))

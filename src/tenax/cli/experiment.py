@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tenax.cli import render
-from tenax.experiments import EXPERIMENTS, run_experiment
+from tenax.cli.options import made
+from tenax.experiments.registry import EXPERIMENTS, experiment, run_experiment
 
 app = typer.Typer(
     help="""Run the papers' evaluations on this machine, the paper's claim beside our figure.
@@ -76,7 +77,9 @@ def run_command(
 
     Example: tenax experiment run replicas-random --seed 7
     """
+    experiment(name)  # a wrong name is told before anything is made
+    made(out)
     with Bar() as bar:
-        text = run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)
-    print(text)
-    print(f"\nwritten to {out / name}/: table.txt, result.json, figure.png")
+        result = run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)
+    print(result.text())
+    print(f"written to {out / name}/: table.txt, result.json, figure.png")

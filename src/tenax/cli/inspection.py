@@ -109,7 +109,7 @@ def describe_command(file: File, as_json: AsJson = False, picture: Picture = Non
             [
                 ("shape", str(shape)),
                 ("tasks", f"{len(graph):,} of {len(graph.operators):,} operators, {graph.edge_count:,} substreams"),
-                ("queries", f"{int(graph.is_output.sum()):,} output tasks"),
+                ("queries", f"{int(graph.is_output.sum()):,}, one per output task"),
                 ("minimal complete trees", ways),
             ],
         )
@@ -140,7 +140,7 @@ def examples_command() -> None:
 
 
 def _rows(graph: TaskGraph) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for number, operator in enumerate(graph.operators):
         span = graph.span(number)
         kinds = ["source"] * operator.is_source + ["join"] * operator.correlated + ["safe"] * operator.safe

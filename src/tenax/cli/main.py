@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -26,13 +28,13 @@ app = typer.Typer(
 
     Describe a topology of operators in a file, and plan how to protect it:
 
-      tenax examples                                     the example topologies, with their paths
+      tenax examples                                      where to begin
 
-      tenax describe traffic.yaml --picture traffic.svg  what is in it
+      tenax describe traffic.yaml --picture traffic.svg   what is in it
 
-      tenax plan all traffic.yaml --latency 3 --budget 6 protect it
+      tenax plan all traffic.yaml --latency 4 --budget 5  how to protect it
 
-      tenax fidelity traffic.yaml --failed 'speed[0]'    how good outputs stay without a task
+      tenax fidelity traffic.yaml --failed 'speed[0]'     what a loss costs
     """,
 )
 app.add_typer(plan.app, name="plan")
@@ -60,13 +62,35 @@ def run(arguments: Sequence[str]) -> int:
     except TenaxError as error:
         return _fail(str(error))
     except typer.TyperException as error:
-        return _fail(f"{error.format_message().rstrip('.')}: see 'tenax {_command_of(words)}--help'")
+        return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(words)}--help'")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has left; Python would complain again while it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _explained(error: typer.TyperException, words: Sequence[str]) -> str:
+    """A usage error with the value found, which the library leaves out."""
+    message = error.format_message().rstrip(".").removeprefix("Invalid value for ")
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    option = re.match(r"'(--[a-z-]+)'", message)
+    for word, following in itertools.pairwise([*words, ""]):
+        if option is not None and word == option[1]:
+            return f"{message}, found {following!r}"
+        if option is not None and word.startswith(f"{option[1]}="):
+            return f"{message}, found {word.split('=', 1)[1]!r}"
+    return message
+
+
+_WORDS = {
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "Input should be": "must be",
+    "Value error, ": "",
+}
 
 
 def _command_of(words: Sequence[str]) -> str:

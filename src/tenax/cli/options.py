@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tenax.errors import InvalidFile
+
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Topology in YAML or JSON. [dim]'tenax examples' lists some.[/dim]")
 ]
@@ -23,3 +25,12 @@ TimeLimit = Annotated[
     float,
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
+
+
+def made(folder: Path) -> Path:
+    """The folder for results, made before the work begins."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidFile(f"--out is a folder, {folder} cannot be made ({error.strerror}): name another") from None
+    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from tenax.model.cluster_files import read_cluster
 from tenax.model.files import read_topology
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import BackupPlan, Metric, RecoveryPlan, RecoverySchedule, ReplicaPlan
+from tenax.model.tasks import Task
 from tenax.planning import backups as backup_planning
 from tenax.planning import recovery as recovery_planning
 from tenax.planning import replicas as replica_planning
@@ -183,7 +185,7 @@ def schedule_command(
 
     Without --algorithm, the best query-centric schedule stands beside the operator-centric one.
 
-    Example: tenax plan schedule two-paths.yaml --failed 'a[*],b[*],c[*],d[*]' --nodes 2,2,2,2,2 --limit 1
+    Example: tenax plan schedule four-queries.yaml --failed 'a[*],b[*],c[*],d[*]' --nodes 2,2,2,2,2 --limit 1
     """
     graph = TaskGraph(read_topology(file))
     down = graph.failed(graph.parse(failed))
@@ -237,7 +239,7 @@ def _capacity(text: str) -> float:
         raise InvalidRequest(f"--nodes are numbers like 4,4,2, found {text.strip()!r}: correct it") from None
 
 
-def _draw(graph: TaskGraph, picture: Path | None, marks: dict[str, tuple[object, ...]], title: str) -> None:
+def _draw(graph: TaskGraph, picture: Path | None, marks: Mapping[str, tuple[Task, ...]], title: str) -> None:
     if picture is not None:
         from tenax.pictures.topology import draw_topology
 

@@ -139,5 +139,5 @@ def _print_domains(plan: ProtectionPlan) -> None:
     for node in plan.placement.primaries.values():
         held[node] = held.get(node, 0) + 1
     nodes = sorted({*held, *where})
-    rows = [(node, str(held.get(node, 0)), ", ".join(where.get(node, [])) or "-") for node in nodes]
-    out.print(render.table("Places", ("node", "tasks", "replicas of"), rows))
+    places = [(node, str(held.get(node, 0)), ", ".join(where.get(node, [])) or "-") for node in nodes]
+    out.print(render.table("Places", ("node", "tasks", "replicas of"), places))

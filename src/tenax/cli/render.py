@@ -50,7 +50,7 @@ def seconds(value: float) -> str:
     """A duration for people."""
     if value < 120:
         return f"{number(value)} s"
-    return f"{number(value / 60)} min" if value < 7200 else f"{number(value / 3600)} h"
+    return f"{value / 60:.3g} min" if value < 7200 else f"{value / 3600:.3g} h"
 
 
 def percent(value: float) -> str:
