@@ -275,6 +275,7 @@ def _panels(
                 tuple(curves),
                 diagram.claim,
                 y_range=(0.0, 1.0),
+                nested=True,
             )
         )
     return tuple(panels)

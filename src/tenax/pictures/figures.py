@@ -29,7 +29,6 @@ PANEL_WIDTH = 4.7
 PANEL_HEIGHT = 3.7
 CLAIM_COLUMNS = 66  # characters in a line below a panel
 MAX_PANELS = 24
-MAX_UNDERLAYS = 3
 DPI = 170
 
 
@@ -66,7 +65,7 @@ class Panel:
     logarithmic: bool = False
     y_range: tuple[float, float] | None = None
     nested: bool = False
-    """Earlier curves are broader, so that curves that coincide are seen all the same."""
+    """Curves of an earlier look are broader, so that curves that coincide are seen all the same."""
 
 
 def draw_figure(panels: Sequence[Panel], path: Path, *, title: str, columns: int = 3) -> None:
@@ -94,8 +93,12 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.logarithmic:
         axes.set_xscale("log")
         axes.set_yscale("log")
-    for place, curve in enumerate(panel.curves):
-        under = min(MAX_UNDERLAYS, len(panel.curves) - 1 - place) if panel.nested else 0
+        places = sorted({x for curve in panel.curves for x in curve.x})
+        axes.set_xticks(places, labels=[f"{x:,.0f}" for x in places])
+        axes.set_xticks([], minor=True)
+    looks = sorted({curve.look for curve in panel.curves}, reverse=True)
+    for curve in panel.curves:
+        under = looks.index(curve.look) if panel.nested else 0
         colour, marker = LOOKS[curve.look % len(LOOKS)]
         if curve.spread:
             low, high = zip(*curve.spread, strict=True)

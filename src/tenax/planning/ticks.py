@@ -9,7 +9,7 @@ import numpy as np
 from tenax.model.graph import Floats, Ints
 
 MAX_DECIMALS = 9
-MAX_TOTAL = 2.0**60  # sums of ticks stay far from the end of 64-bit integers
+MAX_TOTAL = 2.0**53  # floats count whole ticks up to here
 LARGEST_EXPONENT = 308
 
 
@@ -26,7 +26,7 @@ class Ticks:
 
     @classmethod
     def of(cls, *numbers: Floats | float) -> Ticks:
-        """The coarsest unit that represents all of them, as far as sums of them fit into 64-bit integers."""
+        """The coarsest unit that represents all of them, as far as floats can count sums of them."""
         values = np.concatenate([np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in numbers])
         total = float(np.abs(values).sum())
         finest = MAX_DECIMALS

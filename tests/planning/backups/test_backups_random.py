@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -223,3 +224,32 @@ def test_the_heuristic_stays_near_the_optimum_on_layered_graphs() -> None:
         found += len(plan_backups(graph, 18, "dag").backups)
         best += len(plan_backups(graph, 18).backups)
     assert best <= found <= 1.15 * best
+
+
+def test_short_visits_keep_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenax.planning.backups.dag.WIDE_VISITS", 0)
+    monkeypatch.setattr("tenax.planning.backups.dag.SHORT_VISIT", 1)
+    for seed in range(10):
+        graph = layered(6, 8, 3, seed)
+        check_backups(graph, plan_backups(graph, 15, "dag"), 15)
+
+
+@pytest.mark.parametrize("most", [0, 3])
+def test_exact_needs_no_complete_list_of_paths(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    graphs = [layered(5, 5, 2, seed) for seed in range(5)]
+    expected = [plan_backups(graph, 18) for graph in graphs]
+    monkeypatch.setattr("tenax.planning.backups.paths.MAX_PATHS", most)
+    for graph, other in zip(graphs, expected, strict=True):
+        plan = plan_backups(graph, 18)
+        check_backups(graph, plan, 18)
+        assert plan.optimal
+        assert (len(plan.backups), plan.recovery_latency_s) == (len(other.backups), other.recovery_latency_s)
+
+
+def test_a_graph_too_large_for_the_solver_gets_a_heuristic_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenax.planning.backups.exact.MAX_MODEL_EDGES", 0)
+    graph = layered(5, 5, 2, seed=1)
+    plan = plan_backups(graph, 18)
+    check_backups(graph, plan, 18)
+    assert (plan.algorithm, plan.optimal, plan.bound) == ("dag", False, 1)
+    assert plan_backups(graph, 18, "exact").algorithm == "exact"

@@ -112,7 +112,7 @@ def test_eight_output_tasks_in_the_middle_and_at_the_end_are_eight_queries() -> 
             plan = plan_recovery(graph, failed, capacity, algorithm)
             check_recovery(graph, failed, plan, capacity)
             assert plan.priority == most, (algorithm, capacity)
-    assert names(plan_recovery(graph, failed, 4).queries) == ["o3[0]", "o3[1]", "o4[1]"]
+    assert names(plan_recovery(graph, failed, 4).queries) == ["o3[0]", "o3[1]", "o3[2]"]  # ties: task order
 
 
 @pytest.mark.parametrize("algorithm", QUERY_CENTRIC)

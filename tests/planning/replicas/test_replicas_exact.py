@@ -17,6 +17,7 @@ from tenax.model.graph import TaskGraph
 from tenax.model.plans import Metric
 from tenax.model.topology import Input, Operator, Output, Topology
 from tenax.planning.replicas import check_replicas, plan_replicas
+from tenax.planning.replicas.exhaustive import best_of_all
 
 SMALL = topologies(max_operators=5, max_parallelism=3).filter(lambda one: one.task_count <= 8)
 
@@ -31,6 +32,32 @@ def test_no_plan_is_better_and_none_as_good_is_smaller(topology: Topology, budge
     assert plan.value == pytest.approx(value, abs=1e-9)
     assert len(plan.replicas) == count
     check_replicas(one, plan, budget)
+
+
+@given(SMALL, st.integers(0, 9), st.sampled_from(Metric))
+@settings(deadline=None, max_examples=40)
+def test_scoring_every_plan_finds_the_same(topology: Topology, budget: int, metric: Metric) -> None:
+    one = TaskGraph(topology)
+    free = [task for task in range(len(one)) if not one.safe[task]]
+    definition = Definition(topology)
+    plan = best_of_all(one, budget, metric, free)
+    value, count = definition.best(metric, budget)
+    assert definition.value(metric, definition.safe | names(one, plan)) == pytest.approx(value, abs=1e-9)
+    assert len(plan) == count
+
+
+def test_a_tangle_of_twenty_tasks_is_proven() -> None:
+    # o0(6) ──> o1(1) ──> o2(6, joins o1 and all of o0) ──> o3(1, joins o2, o1, o0);  o4(6) <── o2, o1, o0
+    one = graph(
+        Operator("o0", 6, rate=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
+        Operator("o1", 1, (Input("o0", FULL),)),
+        Operator("o2", 6, (Input("o1", FULL), Input("o0", FULL)), correlated=True, selectivity=0.5),
+        Operator("o3", 1, (Input("o2", MERGE), Input("o1", ONE), Input("o0", MERGE)), correlated=True),
+        Operator("o4", 6, (Input("o2", ONE), Input("o1", FULL), Input("o0", ONE))),
+    )
+    plan = plan_replicas(one, 10)
+    check_replicas(one, plan, 10)
+    assert plan.optimal
 
 
 @given(SMALL, st.sampled_from(Metric))

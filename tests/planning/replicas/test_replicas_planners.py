@@ -167,6 +167,12 @@ def test_dp_says_what_to_use_instead_when_there_are_too_many_plans(monkeypatch: 
         plan_replicas(merges(), 31, "dp")
 
 
+def test_exact_says_what_to_use_instead_when_there_are_too_many_tasks() -> None:
+    one = graph(Operator("a", 10_001))
+    with pytest.raises(TooLarge, match=r"at most 10,000 tasks, found 10,001: use structure-aware or greedy"):
+        plan_replicas(one, 1, "exact")
+
+
 def test_a_budget_above_the_number_of_tasks_keeps_everything() -> None:
     for algorithm in ALGORITHMS[:3]:
         plan = plan_replicas(incidents(), 1_000, algorithm)

@@ -36,7 +36,8 @@ class _Search:
     """One run of the algorithm. From each source, and from each backup found, until no node is beyond the bound:
 
     - D is the longest latency from the search source through nodes that are not backups;
-    - candidates are nodes within the bound, not backups, on a path from the source that exceeds the bound;
+    - candidates are nodes within the bound, not backups, on a path from the source that exceeds the bound (a node that
+      leads to one beyond the bound on short ways only would not help);
     - the best ranked candidate becomes a backup.
 
     Only nodes on such a path are visited, and only up to the first beyond the bound. That is enough: the longest way

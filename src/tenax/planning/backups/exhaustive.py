@@ -12,7 +12,7 @@ from tenax.model.graph import Bools
 from tenax.planning.backups.latency import propagate
 from tenax.planning.backups.problem import BackupProblem, Choice
 
-MAX_SUBSETS = 2_000_000  # half a minute for a hundred tasks
+MAX_SUBSETS = 2_000_000  # all sets of 20 tasks, or of up to 4 among 80
 BATCH_CELLS = 1_000_000  # sets scored together × tasks: a few megabytes
 
 

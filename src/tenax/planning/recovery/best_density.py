@@ -29,6 +29,8 @@ def best_density(outage: Outage, capacity: int) -> Bools:
     O(seeds × (needs + queries × steps)), vectorised over seeds.
     """
     candidates = Candidates.of(outage, capacity)
+    if int(candidates.cost.sum()) <= capacity:
+        return candidates.partitions(outage, np.ones(len(candidates), dtype=np.bool_))
     return candidates.partitions(outage, _Growth(candidates, capacity).best(_seeds(candidates)))
 
 
@@ -156,10 +158,10 @@ class _Growth:
         user, position = self.users_of.expand(group)
         place = row[position] * len(self.priority) + user
         cost, weight, density = plans.cost.reshape(-1), plans.weight.reshape(-1), plans.density.reshape(-1)
-        np.subtract.at(cost, place, self.cost[group][position])
-        np.subtract.at(weight, place, self.weight[group][position])
-        is_open = density[place] >= 0
-        place, user = place[is_open], user[is_open]
+        still_open = np.flatnonzero(density[place] >= 0)
+        place, user, group = place[still_open], user[still_open], group[position[still_open]]
+        np.subtract.at(cost, place, self.cost[group])
+        np.subtract.at(weight, place, self.weight[group])
         free = cost[place] <= 0
         with np.errstate(divide="ignore"):
             density[place] = np.where(free, -1.0, self.priority[user] / weight[place])

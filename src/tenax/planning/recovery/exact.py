@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ ENUMERATED_QUERIES = 20
 """Up to here all query sets are tried: tens of milliseconds, where loading a solver alone takes longer."""
 CLEAR_UNITS = 1_000_000
 """Up to here one unit of priority stands clear of the tolerance of a solver that computes with floats."""
+WELL_BELOW_A_UNIT = 0.01
+"""Above that tolerance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,11 +59,12 @@ def _solve(candidates: Candidates, capacity: int, bound: int, time_limit_s: floa
     found, found_bound = find(candidates, capacity, best, time_limit_s / 2)
     if _cost(candidates, found) <= capacity and _worth(candidates, found) >= _worth(candidates, best):
         best = found
-        if int(candidates.priority.sum()) // unit <= CLEAR_UNITS:
-            bound = max(_worth(candidates, best), min(bound, int(found_bound / unit + 0.01) * unit))
+        if math.isfinite(found_bound) and int(candidates.priority.sum()) // unit <= CLEAR_UNITS:
+            bound = max(_worth(candidates, best), min(bound, int(found_bound / unit + WELL_BELOW_A_UNIT) * unit))
     if _worth(candidates, best) < bound:
         found, found_bound = prove(candidates, capacity, best, time_limit_s / 2)
-        bound = min(bound, int(found_bound))
+        if math.isfinite(found_bound):
+            bound = max(_worth(candidates, best), min(bound, int(found_bound)))
         if _worth(candidates, found) > _worth(candidates, best):
             best = found
     return best, bound

@@ -5,14 +5,18 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
+from tenax.errors import TooLarge
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import Metric
+from tenax.planning.replicas.exhaustive import best_of_all, exhaustive_cells
 from tenax.planning.replicas.formula import Term, value_formula
 from tenax.planning.replicas.frontier import Frontier, Frontiers, OutOfWork
 from tenax.planning.replicas.scoring import exceeds, plan_value
 
+MAX_TASKS = 10_000  # sums hold a bit for every task: memory is quadratic
 DEPTH = 3  # tasks told apart inside a bound: deeper bounds are tighter and dearer
-WORK_PER_SECOND = 20_000_000.0  # of Frontiers.work, on a slow core: a time limit becomes a count, so plans repeat
+WORK_PER_SECOND = 35_000_000.0  # of Frontiers.work, measured: a time limit becomes a count, so that plans repeat
+CELLS_PER_SECOND = 20_000_000.0  # of scoring every plan, measured
 MAX_NODES_PER_SECOND = 2_000  # open nodes hold memory
 
 
@@ -31,13 +35,22 @@ def exact(graph: TaskGraph, budget: int, metric: Metric, time_limit_s: float) ->
 
     The value is factored until every task appears once, as far as it can be (see formula.py); then dynamic programming
     gives the best value of every number of replicas. Tasks that still appear in several places are branched on, best
-    bound first. O(tasks × budget) where every task appears once, exponential in the shared tasks otherwise.
+    bound first. O(tasks × budget) where every task appears once, exponential in the shared tasks otherwise. If work
+    runs out on a small topology, every plan is scored.
     """
+    if len(graph) > MAX_TASKS:
+        raise TooLarge(f"exact plans at most {MAX_TASKS:,} tasks, found {len(graph):,}: use structure-aware or greedy")
     formula, root = value_formula(graph, metric)
-    budget = min(budget, formula.support(root[1]).bit_count())
-    search = _Search(graph, metric, budget, Frontiers(formula, budget, DEPTH, time_limit_s * WORK_PER_SECOND))
+    support = formula.support(root[1])
+    budget = min(budget, support.bit_count())
+    frontiers = Frontiers(formula, budget, DEPTH, time_limit_s * WORK_PER_SECOND)
+    search = _Search(graph, metric, budget, frontiers)
     search.offer(frozenset())
     bound = search.run(root, int(time_limit_s * MAX_NODES_PER_SECOND))
+    if exceeds(bound, search.value) and exhaustive_cells(graph, support.bit_count()) <= time_limit_s * CELLS_PER_SECOND:
+        tasks = [task for task in range(len(graph)) if support >> task & 1]
+        search.offer(best_of_all(graph, budget, metric, tasks))
+        bound = search.value
     value = search.value
     optimal = not exceeds(bound, value)
     return Proof(tuple(sorted(search.tasks)), value, value if optimal else min(1.0, bound), optimal)

@@ -9,7 +9,7 @@ from tenax.errors import InvalidRequest
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import Metric, ReplicaPlan
 from tenax.model.topology import suggestion
-from tenax.planning.replicas.exact import Proof, exact
+from tenax.planning.replicas.exact import MAX_TASKS, Proof, exact
 from tenax.planning.replicas.greedy import greedy
 from tenax.planning.replicas.scoring import exceeds, plan_value
 from tenax.planning.replicas.structure_aware import structure_aware
@@ -17,7 +17,6 @@ from tenax.planning.replicas.tree_unions import best_union
 
 ALGORITHMS = ("exact", "structure-aware", "greedy", "dp")
 HIGHEST = 1.0  # what no plan exceeds, whatever the topology
-MAX_COMPARED_TASKS = 5_000  # beyond it the heuristics, which score every task against every other, take minutes
 
 
 def plan_replicas(
@@ -55,11 +54,15 @@ def plan_replicas(
 
 
 def _best(graph: TaskGraph, budget: int, metric: Metric, time_limit_s: float) -> ReplicaPlan:
-    proof = exact(graph, budget, metric, time_limit_s)
-    plans = [_proven(graph, "exact", metric, proof)]
-    if not proof.optimal and len(graph) <= MAX_COMPARED_TASKS:
-        plans.append(_plan(graph, "structure-aware", metric, structure_aware(graph, budget, metric), proof.bound))
-        plans.append(_plan(graph, "greedy", metric, greedy(graph, budget, metric), proof.bound))
+    plans: list[ReplicaPlan] = []
+    bound = HIGHEST
+    if len(graph) <= MAX_TASKS:
+        proof = exact(graph, budget, metric, time_limit_s)
+        plans.append(_proven(graph, "exact", metric, proof))
+        bound = proof.bound
+    if not plans or not plans[0].optimal:
+        plans.append(_plan(graph, "structure-aware", metric, structure_aware(graph, budget, metric), bound))
+        plans.append(_plan(graph, "greedy", metric, greedy(graph, budget, metric), bound))
     best = plans[0]
     for plan in plans[1:]:
         if exceeds(plan.value, best.value):
