@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from strategies import topologies
 
-from tenax.errors import InvalidRequest, InvalidTopology, UnknownTask
+from tenax.errors import InvalidRequest, InvalidTopology, TooLarge, UnknownTask
 from tenax.model.graph import TaskGraph
 from tenax.model.queries import queries
 from tenax.model.tasks import Task
@@ -143,6 +143,12 @@ def test_an_unknown_task_and_a_safe_one_cannot_fail() -> None:
 def test_rates_beyond_all_numbers_are_refused() -> None:
     with pytest.raises(InvalidTopology, match="beyond all numbers"):
         TaskGraph(Topology("t", (Operator("a", rate=1e308), Operator("b", inputs=(Input("a"),), selectivity=1e308))))
+
+
+def test_more_queries_than_memory_holds_are_refused() -> None:
+    graph = TaskGraph(Topology("t", (Operator("a", 50_000),)))
+    with pytest.raises(TooLarge, match="found 50,000 × 50,000"):
+        queries(graph)
 
 
 def test_full_streams_of_a_large_topology_are_never_listed() -> None:

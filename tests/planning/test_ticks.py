@@ -45,3 +45,8 @@ def test_what_is_not_exact_is_rounded_to_the_safe_side(values: list[float]) -> N
 def test_huge_numbers_get_coarser_ticks_that_fit(value: float) -> None:
     ticks = Ticks.of(value, value, value)
     assert 0 < 3 * int(ticks.up(value)) < 2**62
+
+
+def test_a_number_of_many_digits_is_not_rounded_below_itself() -> None:
+    assert int(Ticks(8).up(50016725.135963954)) == 5001672513596396
+    assert int(Ticks(8).down(50016725.135963954)) == 5001672513596395

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tenax.errors import TooLarge
 from tenax.model.graph import Bools, Ints, TaskGraph
 from tenax.model.tasks import Task
+
+
+MAX_CELLS = 1_000_000_000  # a gigabyte of booleans
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,10 @@ def queries(graph: TaskGraph) -> tuple[Query, ...]:
 
 def membership(graph: TaskGraph, outputs: Ints) -> Bools:
     """One row per given task: which tasks are itself or its ancestors. O(rows × tasks)."""
+    if len(outputs) * len(graph) > MAX_CELLS:
+        raise TooLarge(
+            f"queries × tasks are at most {MAX_CELLS:,}, found {len(outputs):,} × {len(graph):,}: lower a parallelism"
+        )
     member = np.zeros((len(outputs), len(graph)), dtype=np.bool_)
     member[np.arange(len(outputs)), outputs] = True
     for operator in reversed(range(len(graph.operators))):

@@ -44,20 +44,24 @@ class Ticks:
 
     def up(self, numbers: Floats | float) -> Ints:
         """Numbers in ticks, rounded up where they are not exact."""
-        return self._round(numbers, np.ceil(np.asarray(numbers) * self.per_unit))
+        values = np.asarray(numbers, dtype=np.float64)
+        ticks = np.ceil(values * self.per_unit)
+        return self._settled(values, np.where(ticks / self.per_unit < values, ticks + 1, ticks))
 
     def down(self, numbers: Floats | float) -> Ints:
         """Numbers in ticks, rounded down where they are not exact."""
-        return self._round(numbers, np.floor(np.asarray(numbers) * self.per_unit))
+        values = np.asarray(numbers, dtype=np.float64)
+        ticks = np.floor(values * self.per_unit)
+        return self._settled(values, np.where(ticks / self.per_unit > values, ticks - 1, ticks))
 
     def number(self, ticks: int) -> float:
         """Ticks as a number again."""
         return ticks / self.per_unit
 
-    def _round(self, numbers: Floats | float, otherwise: Floats) -> Ints:
-        values = np.asarray(numbers, dtype=np.float64)
+    def _settled(self, values: Floats, rounded: Floats) -> Ints:
+        """Whole ticks for the numbers that are such, and the rounded ones for all others."""
         nearest = np.rint(values * self.per_unit)
-        return np.where(_is_exact(values, self.per_unit), nearest, otherwise).astype(np.int64)
+        return np.where(_is_exact(values, self.per_unit), nearest, rounded).astype(np.int64)
 
 
 def _is_exact(values: Floats, per_unit: float) -> np.typing.NDArray[np.bool_]:

@@ -167,10 +167,16 @@ def test_dp_says_what_to_use_instead_when_there_are_too_many_plans(monkeypatch: 
         plan_replicas(merges(), 31, "dp")
 
 
-def test_exact_says_what_to_use_instead_when_there_are_too_many_tasks() -> None:
+def test_too_many_tasks_for_a_proof_get_the_best_heuristic_plan() -> None:
     one = graph(Operator("a", 10_001))
-    with pytest.raises(TooLarge, match=r"at most 10,000 tasks, found 10,001: use structure-aware or greedy"):
-        plan_replicas(one, 1, "exact")
+    plan = plan_replicas(one, 1, "exact")
+    check_replicas(one, plan, 1)
+    assert (plan.algorithm, len(plan.replicas), plan.optimal) == ("exact", 1, False)
+
+
+def test_too_many_tasks_for_any_plan_are_refused() -> None:
+    with pytest.raises(TooLarge, match=r"at most 30,000 tasks, found 30,001"):
+        plan_replicas(graph(Operator("a", 30_001)), 1)
 
 
 def test_a_budget_above_the_number_of_tasks_keeps_everything() -> None:

@@ -32,6 +32,7 @@ def plan_recovery(
     best-density. What is left of the capacity goes towards the next queries, except for operator-centric.
     """
     check_request(algorithm, time_limit_s)
+    capacity = float(capacity)  # numpy's floats print differently, and decimals are taken from what is printed
     if not math.isfinite(capacity) or capacity < 0:
         raise InvalidRequest(f"capacity is a finite number of at least 0, found {capacity}: state what nodes can take")
     costs = graph.cost[failed]

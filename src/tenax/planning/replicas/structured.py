@@ -9,6 +9,7 @@ import numpy as np
 
 from tenax.model.graph import Bools, Stream
 from tenax.planning.decomposition import SubTopology, units
+from tenax.planning.replicas.gains import Gains
 from tenax.planning.replicas.parts import Part, Plan, Step
 from tenax.planning.replicas.scoring import exceeds, first_highest, kept
 
@@ -27,6 +28,7 @@ class StructuredPlanner:
         self.segments = [segment for unit in found for segment in unit.segments]
         self.at_risk = [frozenset(task for task in one if part.members[task]) for one in self.segments]
         self.needs = _Needs(part)
+        self.gains = Gains(part)
         self._grown: dict[int, _Grown] = {}
         self._plan: Plan = frozenset()
 
@@ -39,8 +41,8 @@ class StructuredPlanner:
         new = [segment - plan for segment in self.at_risk]
         fitting = list(dict.fromkeys(one for one in new if 0 < len(one) <= budget))
         value = self.part.value(plan)
-        values = self.part.values(plan, fitting)
-        idle = {one for one, raised in zip(fitting, values, strict=True) if not exceeds(raised, value)}
+        gains = self.gains.of(plan, value, fitting)
+        idle = {one for one, gain in zip(fitting, gains, strict=True) if not exceeds(value + gain, value)}
         self._forget(plan)
         growth = _Growth(self, plan, [len(one) for one in new])
         wider: dict[Plan, None] = {}
@@ -52,11 +54,11 @@ class StructuredPlanner:
                 if grown.complete and 0 < len(grown.tasks - plan) <= budget:
                     wider[grown.tasks - plan] = None
         pool = fitting + [one for one in wider if one not in idle]
-        values = np.concatenate([values, self.part.values(plan, pool[len(fitting) :])])
-        if not pool or not exceeds(values.max(), value):
+        gains = np.concatenate([gains, self.gains.of(plan, value, pool[len(fitting) :])])
+        if not pool or not exceeds(value + gains.max(), value):
             return None
-        best = first_highest((values - value) / [len(one) for one in pool])
-        return Step(pool[best], float(values[best]))
+        best = first_highest(gains / [len(one) for one in pool])
+        return Step(pool[best], value + float(gains[best]))
 
     def _forget(self, plan: Plan) -> None:
         """Drop what was grown where the plan has changed since."""
