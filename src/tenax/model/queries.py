@@ -10,7 +10,6 @@ from tenax.errors import TooLarge
 from tenax.model.graph import Bools, Ints, TaskGraph
 from tenax.model.tasks import Task
 
-
 MAX_CELLS = 1_000_000_000  # a gigabyte of booleans
 
 
