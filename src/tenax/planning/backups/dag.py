@@ -27,7 +27,7 @@ def dag(problem: BackupProblem, network: Network | None = None) -> Choice:
     The paper ranks by the workload B alone; ranking by the flow F first finds the bottlenecks it passes by.
     """
     network = network_of(problem) if network is None else network
-    plans = [_prune(network, problem.limit, _Search(network, problem.limit, ranking).run()) for ranking in Ranking]
+    plans = [network.pruned(problem.limit, _Search(network, problem.limit, ranking).run()) for ranking in Ranking]
     best = min(plans, key=lambda backups: (network.count(backups), max(network.latencies(backups))))
     return Choice("dag", network.mask(best), min(1, network.count(best)))
 
@@ -198,20 +198,3 @@ def _hops_to_sink(network: Network) -> list[int]:
         nearest = min((hops[one] for one in network.consumers[node]), default=-1)
         hops[node] = nearest + (1 if network.weight[node] else 0)
     return hops
-
-
-def _prune(network: Network, limit: int, backups: list[bool]) -> list[bool]:
-    """Drop, upstream first, each backup that the bound holds without. O(nodes + edges).
-
-    Without backup b the new paths are those through b. The longest takes L(b), by what is kept upstream, plus the
-    longest way below b, where nothing has been dropped yet: one pass forward decides every backup.
-    """
-    kept = list(backups)
-    below = network.latencies_below(backups)
-    latency: list[int] = []
-    for node, producers in enumerate(network.producers):
-        own = network.reprocess[node] + max((latency[one] for one in producers if not kept[one]), default=0)
-        latency.append(own)
-        if kept[node] and own + below[node] <= limit:
-            kept[node] = False
-    return kept

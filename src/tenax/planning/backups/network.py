@@ -61,6 +61,22 @@ class Network:
             below[node] = longest
         return below
 
+    def pruned(self, limit: int, backups: list[bool]) -> list[bool]:
+        """Drop, upstream first, each backup that the bound holds without. O(nodes + edges).
+
+        Without backup b the new paths are those through b. The longest takes L(b), by what is kept upstream, plus the
+        longest way below b, where nothing has been dropped yet: one pass forward decides every backup.
+        """
+        kept = list(backups)
+        below = self.latencies_below(backups)
+        latency: list[int] = []
+        for node, producers in enumerate(self.producers):
+            own = self.reprocess[node] + max((latency[one] for one in producers if not kept[one]), default=0)
+            latency.append(own)
+            if kept[node] and own + below[node] <= limit:
+                kept[node] = False
+        return kept
+
     def count(self, backups: list[bool]) -> int:
         """The number of tasks that are backups."""
         return sum(weight for weight, backup in zip(self.weight, backups, strict=True) if backup)

@@ -9,7 +9,7 @@ from tenax.planning.backups.problem import BackupProblem, Choice
 
 
 def share(problem: BackupProblem, network: Network | None = None) -> Choice:
-    """The tasks with the largest share, as many as it takes to keep the bound, and nothing else.
+    """The tasks with the largest share, as many as it takes to keep the bound, less those it holds without.
 
     This stands in for the balanced share of paper 3's reference [9], which is not described there: a task's share is
     T(v) times the part of the sources' flow that passes it, by the rates of the topology; tasks that nobody consumes
@@ -33,6 +33,5 @@ def share(problem: BackupProblem, network: Network | None = None) -> Choice:
             high = middle
         else:
             low = middle + 1
-    backups = np.zeros(len(graph), dtype=np.bool_)
-    backups[order[:low]] = True
-    return Choice("share", backups, min(1, low))
+    backups = network.mask(network.pruned(problem.limit, [last < low for last in complete]))
+    return Choice("share", backups, min(1, int(backups.sum())))
