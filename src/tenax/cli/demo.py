@@ -1,71 +1,55 @@
-"""`tenax demo`: the shipped examples, planned and drawn."""
+"""`tenax demo`: the traffic example on an embedded cluster, for about a minute."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from rich.progress import track
 
 from tenax.cli import render
 from tenax.cli.options import made
-from tenax.cli.protection import print_protection
-from tenax.examples import EXAMPLES, example_path
-from tenax.model.cluster_files import read_cluster
-from tenax.model.files import read_topology
-from tenax.model.graph import TaskGraph
-from tenax.model.plans import ProtectionPlan
-from tenax.pictures.topology import draw_topology
-from tenax.planning.backups import recovery_latencies
-from tenax.planning.protection import plan_protection
+from tenax.examples import app_path
 
-SHOWN = "traffic"
-CLUSTER = "traffic-cluster"
+RATE = 20_000.0  # locations a second, as in the papers' incident query
+REPORTS = 98.0  # and what their drivers report
+SHOWN_ROWS = 8
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the pictures go.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where store and results go.")] = Path("out/demo"),
+    seconds: Annotated[int, typer.Option("--seconds", help="How long rows keep coming.", min=5)] = 40,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 2,
 ) -> None:
-    """Plan the protection of every shipped example and draw it; a minute or less.
+    """Run the traffic example: 20,000 car locations a second and what drivers report, joined into jams.
 
-    Each example gets the latency bound halfway between the tightest and the loosest that means anything, and replicas
-    for a third of its tasks.
+    It starts an embedded Spark cluster, shows the run while it goes on, and what it found in the end.
     """
-    made(out)
+    from tenax.cli.live import LiveView
+    from tenax.cli.run import failed, stop_on_interrupt
+    from tenax.engine.driver import Driver, RunSettings
+    from tenax.engine.loading import load_application
+    from tenax.engine.sinks.parquet import read_committed
+
+    shutil.rmtree(made(out), ignore_errors=True)
+    options: dict[str, object] = {
+        "rows": int(RATE * seconds),
+        "reports": int(REPORTS * seconds),
+        "rate": RATE,
+        "paced": True,
+        "folder": str(out),
+    }
+    application = load_application(app_path("traffic"), options)
+    with LiveView(application, out / "store") as view:
+        driver = Driver(application, out / "store", RunSettings(nodes=nodes), view)
+        stop_on_interrupt(driver.request_stop)
+        stop = driver.run()
+    view.summary(stop)
+    failed(stop, out / "store")
+    jams = read_committed(out / "jams")
     console = render.console()
-    rows = []
-    for name in track(EXAMPLES, description="planning", console=console, transient=True):
-        plan = _plan(name, out / f"{name}.png")
-        rows.append(
-            (
-                name,
-                str(len(plan.recovery_latency_s)),
-                f"{len(plan.backups.backups)} for {render.seconds(plan.latency_s)}",
-                f"{len(plan.replicas.replicas)} keep {render.number(plan.replicas.fidelity)}",
-                "yes" if plan.backups.optimal and plan.replicas.optimal else "no",
-            )
-        )
-    columns = ("example", "tasks", "backups", "replicas", "proven optimal")
-    console.print(render.table("Every example, protected", columns, rows))
-    console.print()
-    graph = TaskGraph(read_topology(example_path(SHOWN)))
-    print_protection(plan_protection(graph, 3.0, 6, read_cluster(example_path(CLUSTER))))
-    console.print(f"\n[dim]pictures[/dim] {out}/*.png    [dim]next[/dim] tenax plan --help")
-
-
-def _plan(name: str, picture: Path) -> ProtectionPlan:
-    graph = TaskGraph(read_topology(example_path(name)))
-    plan = plan_protection(graph, halfway_latency_s(graph), len(graph) // 3)
-    title = f"{name}: {len(plan.backups.backups)} backups bring any task back within {plan.latency_s:g} s"
-    marks = {"backups": plan.backups.backups, "replicas": plan.replicas.replicas}
-    note = f"{len(plan.replicas.replicas)} replicas keep fidelity {plan.replicas.fidelity:.3g} when all others fail"
-    draw_topology(graph, picture, marks=marks, title=title, notes=(note,))
-    return plan
-
-
-def halfway_latency_s(graph: TaskGraph) -> float:
-    """Between the longest task, below which nothing helps, and the longest path, above which nothing is needed."""
-    longest = float(recovery_latencies(graph, np.zeros(len(graph), dtype=np.bool_)).max())
-    return round((float(graph.reprocess.max()) + longest) / 2, 1)
+    console.print(f"\n[bold]The last of {jams.height:,} jams[/bold] in {out / 'jams'}")
+    rows = [[str(value) for value in row] for row in jams.tail(SHOWN_ROWS).rows()]
+    console.print(render.table("", jams.columns, rows))
+    console.print(f"\n[dim]next[/dim] tenax inspect {out / 'store'}    [dim]or[/dim] tenax run --help")

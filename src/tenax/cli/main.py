@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import typer
 
-from tenax.cli import demo, experiment, inspection, plan
+from tenax.cli import demo, experiment, gallery, inspection, plan, stores
+from tenax.cli.run import run_command
 from tenax.errors import TenaxError
 
 USAGE_ERROR = 2
@@ -39,12 +40,15 @@ app = typer.Typer(
 )
 app.add_typer(plan.app, name="plan")
 app.add_typer(experiment.app, name="experiment")
+app.command("run")(run_command)
+app.command("inspect")(stores.inspect_command)
 app.command("fidelity")(inspection.fidelity_command)
 app.command("latency")(inspection.latency_command)
 app.command("describe")(inspection.describe_command)
 app.command("schema")(inspection.schema_command)
 app.command("examples")(inspection.examples_command)
 app.command("demo")(demo.demo_command)
+app.command("gallery")(gallery.gallery_command)
 
 
 def main() -> None:

@@ -17,6 +17,11 @@ EXAMPLES: tuple[str, ...] = tuple(name for name in _FILES if not name.endswith(_
 """The names of all example topologies, sorted."""
 
 
+def app_path(name: str) -> Path:
+    """The Python file of an example application."""
+    return _FOLDER / "apps" / f"{name}.py"
+
+
 def example_path(name: str) -> Path:
     """The file of an example, topology or cluster, by its name without suffix."""
     if name not in _FILES:

@@ -1,0 +1,1 @@
+"""What a user writes: streams of rows, from sources through operators to outputs."""

@@ -1,0 +1,35 @@
+"""The names that `import tenax as tx` offers to those who write topologies."""
+
+from __future__ import annotations
+
+from tenax.api.streams import Stream, Topology, Windowed
+from tenax.engine.sinks.delivery import callback, console
+from tenax.engine.sinks.parquet import parquet, read_committed
+from tenax.engine.sources.files import files
+from tenax.engine.sources.generators import Pace
+from tenax.engine.sources.workloads import elements, incident_reports, page_views, traffic_locations, tweets
+from tenax.operators.computation import Computation, State, StepInput, StepOutput
+from tenax.operators.custom import Changes, KeyedComputation
+
+__all__ = [
+    "Changes",
+    "Computation",
+    "KeyedComputation",
+    "Pace",
+    "State",
+    "StepInput",
+    "StepOutput",
+    "Stream",
+    "Topology",
+    "Windowed",
+    "callback",
+    "console",
+    "elements",
+    "files",
+    "incident_reports",
+    "page_views",
+    "parquet",
+    "read_committed",
+    "traffic_locations",
+    "tweets",
+]

@@ -1,0 +1,209 @@
+"""Topologies as users write them: each call adds an operator, `build` gives the application that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from tenax.engine.application import Application, late_output
+from tenax.engine.sinks.sink import Sink
+from tenax.engine.sources.source import Source
+from tenax.errors import InvalidTopology
+from tenax.model import topology as model
+from tenax.model.topology import Input, Operator, Output, Partitioning
+from tenax.operators.computation import Computation
+from tenax.operators.event_time import WINDOW, WINDOW_END
+from tenax.operators.join import Join, join
+from tenax.operators.stateless import Stateless, filter_rows, map_frames, select_columns, with_columns
+from tenax.operators.top import top
+from tenax.operators.union import Union
+from tenax.operators.windows import windows
+
+Function = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+class Topology:
+    """A topology in the making.
+
+    - Operators get names by what they do (`window-1`), or the name that a call is given.
+    - Nothing runs while it is written; `build` checks it as a whole.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._operators: dict[str, Operator] = {}
+        self._sources: dict[str, Source] = {}
+        self._computations: dict[str, Computation] = {}
+        self._sinks: dict[str, Sink] = {}
+        self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def source(self, name: str, source: Source, *, partitions: int = 1, late: Sink | None = None) -> Stream:
+        """Rows from outside, read by so many tasks; late ones are dropped, or go to a sink of their own."""
+        self._add(Operator(name, partitions))
+        self._sources[name] = source
+        if late is not None:
+            self._sinks[late_output(name)] = late
+        return Stream(self, name, source.time)
+
+    def build(self) -> Application:
+        """The application: the checked topology with everything that runs in it."""
+        if not any(operator.output for operator in self._operators.values()):
+            raise InvalidTopology(f"topology {self.name!r} has an output, found none: end a stream with output(...)")
+        topology = model.Topology(self.name, tuple(self._operators.values()))
+        return Application(topology, self._sources, self._computations, self._sinks, self._keys)
+
+    def _add(self, operator: Operator) -> None:
+        if operator.name in self._operators:
+            raise InvalidTopology(f"operator names are unique, found {operator.name!r} twice: rename one")
+        self._operators[operator.name] = operator
+
+    def _add_computation(
+        self, verb: str, name: str | None, computation: Computation, parallelism: int, inputs: Sequence[Stream]
+    ) -> str:
+        """A new operator that reads these streams: task by task where the tasks match, by key or all together else."""
+        chosen = name or self._unused(verb)
+        found = []
+        for stream in inputs:
+            if stream.topology is not self:
+                raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
+            found.append(Input(stream.operator, self._partitioning(chosen, stream, parallelism)))
+            self._keys[stream.operator, chosen] = stream.keys
+        joins = len(inputs) > 1 and isinstance(computation, Join)
+        self._add(Operator(chosen, parallelism, tuple(found), correlated=joins))
+        self._computations[chosen] = computation
+        return chosen
+
+    def _partitioning(self, name: str, stream: Stream, parallelism: int) -> Partitioning:
+        producers = self._operators[stream.operator].parallelism
+        if stream.keys or 1 in (producers, parallelism):
+            return Partitioning.FULL if (producers, parallelism) != (1, 1) else Partitioning.ONE_TO_ONE
+        if producers == parallelism:
+            return Partitioning.ONE_TO_ONE
+        raise InvalidTopology(
+            f"operator {name!r}: rows of {producers} tasks are spread over {parallelism} by key, found none: "
+            "use key_by(...) before it"
+        )
+
+    def _unused(self, verb: str) -> str:
+        number = 1
+        while f"{verb}-{number}" in self._operators:
+            number += 1
+        return f"{verb}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The rows of an operator; every method gives the stream of a new operator.
+
+    `time` is the event-time column, `keys` the columns by which the next operator's tasks share the rows.
+    """
+
+    topology: Topology
+    operator: str
+    time: str
+    keys: tuple[str, ...] = ()
+
+    def filter(self, *conditions: pl.Expr, name: str | None = None) -> Stream:
+        """Only the rows for which all conditions hold."""
+        return self._stateless("filter", name, filter_rows(*conditions))
+
+    def select(self, *columns: pl.Expr | str, name: str | None = None) -> Stream:
+        """These columns and no others; the time column stays."""
+        expressions = [pl.col(one) if isinstance(one, str) else one for one in columns]
+        named = {one.meta.output_name(raise_if_undetermined=False) for one in expressions}
+        times = WINDOW if self.time == WINDOW_END else (self.time,)
+        expressions += [pl.col(one) for one in times if one not in named]
+        return self._stateless("select", name, select_columns(*expressions))
+
+    def with_columns(self, *columns: pl.Expr, name: str | None = None) -> Stream:
+        """All columns, and these computed from them."""
+        return self._stateless("with-columns", name, with_columns(*columns))
+
+    def map(self, function: Function, *, name: str | None = None) -> Stream:
+        """What a function makes of each batch of rows; it must not depend on how batches are cut."""
+        return self._stateless("map", name, map_frames(function))
+
+    def key_by(self, *columns: str) -> Stream:
+        """The same rows, shared by these columns among the tasks of the next operator."""
+        return replace(self, keys=columns)
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """The rows of several streams of the same columns."""
+        streams = (self, *others)
+        operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
+        return replace(self, operator=operator)
+
+    def window(self, length: str, *, every: str | None = None) -> Windowed:
+        """Event-time windows of a length; without `every` they follow each other, with it a new one begins so often."""
+        return Windowed(self, length, every or length)
+
+    def join(
+        self, other: Stream, *, on: Sequence[str], parallelism: int | None = None, name: str | None = None
+    ) -> Stream:
+        """Rows of two window streams that agree in these columns; "window" stands for the window itself."""
+        keys = tuple(column for column in on if column != "window")
+        streams = (self.key_by(*keys), other.key_by(*keys))
+        operator = self.topology._add_computation("join", name, join(on), parallelism or self.parallelism, streams)
+        return Stream(self.topology, operator, WINDOW_END)
+
+    def top(self, count: int, by: str, *, name: str | None = None) -> Stream:
+        """The `count` rows of each window with the highest values: first in every task, then of all tasks together."""
+        local = replace(self, keys=())
+        if self.parallelism > 1:
+            first = self.topology._add_computation("top-local", None, top(count, by), self.parallelism, (local,))
+            local = Stream(self.topology, first, WINDOW_END)
+        operator = self.topology._add_computation("top", name, top(count, by), 1, (local,))
+        return Stream(self.topology, operator, WINDOW_END)
+
+    def apply(
+        self,
+        computation: Computation,
+        *,
+        parallelism: int | None = None,
+        time: str | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Your own computation; `key_by` before it decides which task gets which rows."""
+        operator = self.topology._add_computation("apply", name, computation, parallelism or self.parallelism, (self,))
+        return Stream(self.topology, operator, time or self.time)
+
+    def output(self, name: str, sink: Sink, *, priority: float = 1.0) -> Stream:
+        """Send the rows to a sink; higher priorities come back first after a failure."""
+        plain = replace(self, keys=())
+        operator = self.topology._add_computation(name, name, Stateless(()), self.parallelism, (plain,))
+        marked = replace(self.topology._operators[operator], output=Output(float(priority)))
+        self.topology._operators[operator] = marked
+        self.topology._sinks[operator] = sink
+        return self
+
+    @property
+    def parallelism(self) -> int:
+        """The number of tasks that make this stream."""
+        return self.topology._operators[self.operator].parallelism
+
+    def _stateless(self, verb: str, name: str | None, computation: Stateless) -> Stream:
+        plain = replace(self, keys=())
+        operator = self.topology._add_computation(verb, name, computation, self.parallelism, (plain,))
+        return replace(self, operator=operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A stream cut into event-time windows, to be aggregated."""
+
+    stream: Stream
+    length: str
+    every: str
+
+    def aggregate(self, *aggregates: pl.Expr, parallelism: int | None = None, name: str | None = None) -> Stream:
+        """One row per key and window: the keys, the aggregates, `window_start` and `window_end`."""
+        stream = self.stream
+        if not stream.keys and (parallelism or stream.parallelism) > 1:
+            raise InvalidTopology("windows of several tasks need keys, found none: use key_by(...) or parallelism=1")
+        computation = windows(stream.time, stream.keys, self.length, self.every, aggregates)
+        operator = stream.topology._add_computation(
+            "window", name, computation, parallelism or stream.parallelism, (stream,)
+        )
+        return Stream(stream.topology, operator, WINDOW_END)

@@ -1,0 +1,142 @@
+"""What a run shows while it goes on, and at its end."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tenax.cli import render
+from tenax.control.instructions import Outcome, Stop
+from tenax.engine.application import Application
+from tenax.engine.worker.orders import Report
+from tenax.model.graph import TaskGraph
+
+RECENT_S = 5.0  # over how long rates are taken
+MAX_LATENCIES = 10_000
+SIZES_EVERY_S = 2.0
+
+
+class LiveView:
+    """Watches a run: batches, rows, latency, sizes. In a pipe it prints a line now and then instead of drawing."""
+
+    def __init__(self, application: Application, store: Path) -> None:
+        self._graph = TaskGraph(application.topology)
+        self._name = application.topology.name
+        self._sources = {number for number, one in enumerate(self._graph.operators) if one.is_source}
+        self._outputs = {
+            number: one.name for number, one in enumerate(self._graph.operators) if one.name in application.sinks
+        }
+        self._store = store
+        self._console = Console(stderr=True, highlight=False)
+        self._started = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque()
+        self._latencies: deque[float] = deque(maxlen=MAX_LATENCIES)
+        self._batch = self._published = self._rows = self._late = 0
+        self._written: dict[str, int] = dict.fromkeys(self._outputs.values(), 0)
+        self._pass_s = 0.0
+        self._store_bytes, self._sized = 0, 0.0
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._drawn, transient=True)
+
+    def __enter__(self) -> LiveView:
+        self._console.print(f"[dim]starting[/dim] {self._name}")
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
+        """A pass has finished."""
+        now = time.monotonic()
+        self._first_s = self._first_s or now - seconds
+        self._last_s = now
+        self._batch, self._pass_s = last, seconds
+        rows = 0
+        for report in reports:
+            operator = int(self._graph.operator_of[report.task])
+            self._late += report.late
+            if operator in self._sources:
+                rows += report.rows_in
+            if operator in self._outputs:
+                self._written[self._outputs[operator]] += report.rows_out
+        self._rows += rows
+        self._recent.append((now, rows))
+        while self._recent and self._recent[0][0] < now - RECENT_S:
+            self._recent.popleft()
+        if not self._console.is_terminal:
+            self._console.print(f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s")
+
+    def told(self, message: str) -> None:
+        """Something happened that a user should know."""
+        self._console.print(f"[yellow]{message}[/yellow]")
+
+    def published(self, last: int, latencies_s: list[float]) -> None:
+        """Results up to a batch are committed, so long after their rows were known."""
+        self._published = last
+        self._latencies += latencies_s
+
+    def summary(self, stop: Stop) -> None:
+        """What happened, after the end."""
+        style = {Outcome.FINISHED: "green", Outcome.STOPPED: "green", Outcome.SUPERSEDED: "yellow"}.get(
+            stop.outcome, "red"
+        )
+        seconds = self._last_s - (self._first_s or 0.0)
+        pairs: list[tuple[str, str | Text]] = [
+            ("outcome", Text(f"{stop.outcome}: {stop.reason}", style=style)),
+            ("batches", f"{self._batch:,}, published up to {self._published:,}"),
+            ("rows read", f"{self._rows:,}" + (f", {self._rows / seconds:,.0f}/s" if seconds > 0 else "")),
+            ("late rows", f"{self._late:,}"),
+            *((f"output {name}", f"{rows:,} rows") for name, rows in self._written.items()),
+        ]
+        if len(self._latencies) > 1:
+            cuts = statistics.quantiles(self._latencies, n=100, method="inclusive")
+            pairs.append(("latency", f"p50 {render.seconds(cuts[49])}, p99 {render.seconds(cuts[98])}"))
+        pairs.append(("store", f"{self._store}, {_size(_folder_bytes(self._store)):s}"))
+        render.console().print(render.facts(f"Run of {self._name}", pairs))
+
+    def _drawn(self) -> Group:
+        now = time.monotonic()
+        rate = sum(rows for at, rows in list(self._recent) if at > now - RECENT_S) / RECENT_S
+        if now - self._sized > SIZES_EVERY_S:
+            self._store_bytes, self._sized = _folder_bytes(self._store), now
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("[dim]batch[/dim]", f"{self._batch:,}", "[dim]published[/dim]", f"{self._published:,}")
+        grid.add_row("[dim]rows/s[/dim]", f"{rate:,.0f}", "[dim]rows[/dim]", f"{self._rows:,}")
+        latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
+        grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
+        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]store[/dim]", _size(self._store_bytes))
+        for name, rows in self._written.items():
+            grid.add_row("[dim]output[/dim]", name, "[dim]rows[/dim]", f"{rows:,}")
+        title = Text.assemble(
+            (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
+        )
+        return Group(title, grid)
+
+
+def _folder_bytes(folder: Path) -> int:
+    total = 0
+    for name in ("batches", "checkpoints", "segments"):
+        for path in (folder / name).rglob("*"):
+            try:
+                total += path.stat().st_size if path.is_file() else 0
+            except OSError:  # trimmed meanwhile
+                continue
+    return total
+
+
+def _size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"

@@ -1,0 +1,105 @@
+"""`tenax run`: run an application until it ends or is stopped."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from tenax.cli import render
+from tenax.control.instructions import Outcome, Stop
+from tenax.errors import InvalidRequest, TenaxError
+
+
+def run_command(
+    file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for the file's build(...).")
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 2,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="A Spark master instead, like spark://host:7077.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="DIR", help="Where the run is kept; start again to go on.")
+    ] = None,
+    batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
+    max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
+    checkpoint_every: Annotated[
+        int, typer.Option("--checkpoint-every", help="Batches between checkpoints.", min=1)
+    ] = 10,
+) -> None:
+    """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
+
+    Bounded sources end the run. Otherwise Ctrl-C ends it in good order: running batches finish, a last checkpoint is
+    stored. Run the same command again to go on exactly where it ended, also after a crash.
+
+    Example: tenax run examples/apps/traffic.py --nodes 2 --store out/traffic
+    """
+    from tenax.cli.live import LiveView
+    from tenax.control.state import Settings
+    from tenax.engine.driver import Driver, RunSettings
+    from tenax.engine.loading import load_application
+    from tenax.engine.sources.source import Limits
+    from tenax.operators.durations import microseconds
+
+    application = load_application(file, _options(options or []))
+    settings = RunSettings(
+        nodes=nodes,
+        master=master,
+        batch_s=microseconds(batch) / 1e6,
+        limits=Limits(max_rows),
+        control=Settings(checkpoint_every=checkpoint_every),
+    )
+    folder = store or Path("out") / application.topology.name / "store"
+    with LiveView(application, folder) as view:
+        driver = Driver(application, folder, settings, view)
+        stop_on_interrupt(driver.request_stop)
+        stop = driver.run()
+    view.summary(stop)
+    failed(stop, folder)
+
+
+def failed(stop: Stop, folder: Path) -> None:
+    """Raise if a run ended because it could not go on."""
+    if stop.outcome is Outcome.FAILED:
+        raise RunFailed(stop.reason + (f": start again with --store {folder} to go on" if stop.resumable else ""))
+
+
+class RunFailed(TenaxError):
+    """A run ended because it could not go on."""
+
+
+def _options(words: list[str]) -> dict[str, object]:
+    """`rows=1000 out=results` as keyword arguments; whole numbers and decimals become numbers."""
+    found: dict[str, object] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.isidentifier():
+            raise InvalidRequest(f"options are written name=value, found {word!r}: correct it")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def stop_on_interrupt(request_stop: object) -> None:
+    """The first Ctrl-C asks for a good end, the second ends at once."""
+
+    def interrupted(_: int, __: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert callable(request_stop)
+        request_stop()
+        render.console().print("[dim]finishing the running batches; Ctrl-C again ends at once[/dim]")
+
+    signal.signal(signal.SIGINT, interrupted)

@@ -1,0 +1,1 @@
+"""The coordinator: decides what a run does next; no I/O, no clock, no Spark."""

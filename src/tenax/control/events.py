@@ -1,0 +1,186 @@
+"""What a driver reports to the coordinator: facts, in the past tense.
+
+Every answer names what it answers (pass, batches, attempt), so that late, repeated and unknown ones can be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenax.control.failures import PassFailure
+from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.model.cluster import Node
+from tenax.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A driver owns the store under a new epoch, and its nodes are up and empty.
+
+    - `checkpoint` is the newest complete and readable one, none if there is none.
+    - Batches up to `logged` are in the batch log; results up to `published` are committed, of all outputs.
+    """
+
+    epoch: int
+    nodes: tuple[Node, ...]
+    checkpoint: StoredCheckpoint | None
+    logged: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The versions of a checkpoint are on their nodes."""
+
+    batch: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFailed:
+    """A checkpoint could not be brought to the nodes."""
+
+    batch: int
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesLogged:
+    """The ranges of these batches are in the batch log; this ends the request.
+
+    - At least one batch, at most as many as were asked for.
+    - `ended` says that no batch will follow; only then may the range be empty (`last` = `first` − 1).
+    """
+
+    first: int
+    last: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingFailed:
+    """The sources could not say their next ranges, or these could not be written."""
+
+    first: int
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task did in a pass."""
+
+    version: Version
+    rows: int = 0
+    written_bytes: int = 0
+    watermark_us: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PassFinished:
+    """A pass is through, with one report per task."""
+
+    pass_id: PassId
+    reports: tuple[TaskReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassFailed:
+    """A pass is over without a result."""
+
+    pass_id: PassId
+    failure: PassFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The results of these batches are committed, of all outputs."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """Not all results of these batches could be committed; those that were stay committed."""
+
+    first: int
+    last: int
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """The manifest of a checkpoint is committed."""
+
+    batch: int
+    attempt: int
+    written_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFailed:
+    """A checkpoint could not be stored."""
+
+    batch: int
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesJoined:
+    """Nodes are up and empty."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLost:
+    """Nodes are gone, with all that they held; they never come back under these names."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMeasured:
+    """The busy fraction of tasks over the last monitoring period."""
+
+    busy: Mapping[Task, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """Somebody wants the run to end in good order."""
+
+    cause: str = "asked to"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLost:
+    """The store refused this driver: a newer one owns it."""
+
+    newer: int
+
+
+Event = (
+    Started
+    | Restored
+    | RestoreFailed
+    | BatchesLogged
+    | LoggingFailed
+    | PassFinished
+    | PassFailed
+    | Published
+    | PublishFailed
+    | CheckpointStored
+    | CheckpointFailed
+    | NodesJoined
+    | NodesLost
+    | LoadMeasured
+    | StopRequested
+    | EpochLost
+)

@@ -1,0 +1,76 @@
+"""Why a pass failed, as values: the text of an exception is not an interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenax.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRaised:
+    """The code of an operator raised; it would do so again, for a step is a pure function."""
+
+    operator: str
+    task: Task
+    batch: int
+    cause: str
+
+    def __str__(self) -> str:
+        return f"operator {self.operator!r} raised in task {self.task}, batch {self.batch}: {self.cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUnreadable:
+    """A logged range of a source could not be read."""
+
+    operator: str
+    batch: int
+    cause: str
+
+    def __str__(self) -> str:
+        return f"source {self.operator!r} could not be read for batch {self.batch}: {self.cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node of the pass was lost."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} was lost"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The pass did not finish in time and was cancelled."""
+
+    deadline_s: float
+
+    def __str__(self) -> str:
+        return f"not finished within {self.deadline_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step found itself on another node than planned, or its inputs or start version incomplete."""
+
+    task: Task
+    cause: str
+
+    def __str__(self) -> str:
+        return f"task {self.task} refused to step: {self.cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """The job that carried the pass failed for a reason of its own."""
+
+    cause: str
+
+    def __str__(self) -> str:
+        return f"the job failed: {self.cause}"
+
+
+PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | JobFailed

@@ -1,0 +1,68 @@
+"""Which node runs which task: spread evenly, one-to-one chains together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenax.errors import Infeasible
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.plans import Placement
+from tenax.model.tasks import Task
+from tenax.model.topology import Partitioning
+
+
+def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
+    """Greedy, in task order: a chain goes to the node with the fewest tasks, then the fewest of its operator.
+
+    A chain stays whole, because the levels of a pass run one after the other: cutting it spreads no work and adds a
+    shuffle for everybody. Only where no node has room for all of it is it placed task by task. O(tasks × nodes).
+    """
+    load = dict.fromkeys((node.name for node in nodes), 0)
+    of_operator: dict[tuple[str, int], int] = {}
+    primaries: dict[Task, str] = {}
+
+    def put(numbers: Sequence[int]) -> bool:
+        operator = int(graph.operator_of[numbers[0]])
+        free = [node for node in nodes if node.slots is None or load[node.name] + len(numbers) <= node.slots]
+        if not free:
+            return False
+        name = min(free, key=lambda node: (load[node.name], of_operator.get((node.name, operator), 0))).name
+        load[name] += len(numbers)
+        for number in numbers:
+            primaries[graph.task(number)] = name
+            key = name, int(graph.operator_of[number])
+            of_operator[key] = of_operator.get(key, 0) + 1
+        return True
+
+    for chain in chains(graph):
+        if not put(chain) and not all(put([number]) for number in chain):
+            raise Infeasible(
+                f"{len(graph)} tasks need as many slots, found fewer on {len(nodes)} nodes: add nodes or slots"
+            )
+    return Placement({task: primaries[task] for task in graph.tasks(range(len(graph)))}, {})
+
+
+def chains(graph: TaskGraph) -> list[list[int]]:
+    """The tasks in chains that can step without a shuffle between them, in the order of their first task. O(tasks).
+
+    A task continues a chain if its only input is a one-to-one stream of an operator that nothing else reads.
+    """
+    chain_of: list[list[int]] = []
+    found: list[list[int]] = []
+    for operator, streams in enumerate(graph.streams):
+        span = graph.span(operator)
+        continues = (
+            len(streams) == 1
+            and streams[0].partitioning is Partitioning.ONE_TO_ONE
+            and len(graph.consumers[streams[0].producer]) == 1
+        )
+        for number in range(span.start, span.stop):
+            if continues:
+                chain = chain_of[int(graph.first[streams[0].producer]) + number - span.start]
+            else:
+                chain = []
+                found.append(chain)
+            chain.append(number)
+            chain_of.append(chain)
+    return found

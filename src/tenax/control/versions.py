@@ -1,0 +1,66 @@
+"""Names of what a run makes: passes, versions of task states, checkpoints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tenax.errors import InvalidRequest
+from tenax.model.tasks import Task
+
+_PASS = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_VERSION = re.compile(r"([^@]+)@(\d{1,18})/([\d.]+)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PassId:
+    """A pass, named by its driver's epoch and a count within it, written `3.17`.
+
+    An epoch is claimed on the store by exclusive create, so no two drivers can ever name a pass alike, and a new driver
+    need not look for the highest number in use, which a paused predecessor might still raise.
+    """
+
+    epoch: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> PassId:
+        """Read `3.17`."""
+        match = _PASS.fullmatch(text)
+        if match is None:
+            raise InvalidRequest(f"a pass is written epoch.number, found {text!r}: write it like 3.17")
+        return cls(int(match[1]), int(match[2]))
+
+
+NO_PASS = PassId(0, 0)  # made the versions before the first batch; epochs and numbers of real passes begin with 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A task's state after a batch, made by one pass, written `speed[2]@40/3.17`."""
+
+    task: Task
+    batch: int
+    pass_id: PassId
+
+    def __str__(self) -> str:
+        return f"{self.task}@{self.batch}/{self.pass_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read `speed[2]@40/3.17`."""
+        match = _VERSION.fullmatch(text)
+        if match is None:
+            raise InvalidRequest(f"a version is written task@batch/pass, found {text!r}: write it like a[0]@40/3.17")
+        return cls(Task.parse(match[1]), int(match[2]), PassId.parse(match[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A complete aligned checkpoint on the store: the version of every task after one batch, in task order."""
+
+    batch: int
+    versions: tuple[Version, ...]

@@ -1,0 +1,126 @@
+"""Batches: what every source contributes to each, decided and logged before anything runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenax.control import events
+from tenax.engine.application import Application
+from tenax.engine.sources.source import Limits, NothingNew, Planned
+from tenax.engine.store import records
+from tenax.engine.store.records import Json
+from tenax.engine.store.store import LoggedBatch, Store
+
+POLL_S = 0.02
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A logged batch: one range per partition of every source, none where a source had nothing."""
+
+    number: int
+    ranges: Mapping[str, tuple[Json, ...]]
+    positions: Mapping[str, Json]
+    rows: int
+    ended: bool
+
+
+class BatchPlanner:
+    """Asks the sources for their next ranges and logs them; a restarted driver reads them back.
+
+    - Sources are asked once per batch interval, or at once while one of them has more than a batch may take.
+    - The first batch waits until every source has something, because only rows tell a source's columns.
+    """
+
+    def __init__(self, application: Application, store: Store, limits: Limits, interval_s: float) -> None:
+        self._application = application
+        self._store = store
+        self._limits = limits
+        self._interval_s = interval_s
+        self._batches = {one.number: _from_record(one) for one in store.batches}
+        self._due_s = time.monotonic()
+        self._known_s: dict[int, float] = {}
+
+    @property
+    def logged(self) -> int:
+        """The newest logged batch; 0 if there is none."""
+        return max(self._batches, default=0)
+
+    def batch(self, number: int) -> Batch:
+        """A logged batch."""
+        return self._batches[number]
+
+    def known_at(self, number: int) -> float:
+        """When the ranges of a batch were known, on the monotonic clock; now for batches of an earlier driver."""
+        return self._known_s.pop(number, time.monotonic())
+
+    def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
+        """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile."""
+        last = first - 1
+        while last < first + count - 1:
+            batch = self._plan(last + 1)
+            if isinstance(batch, Batch):
+                self._store.log_batch(batch.number, _to_record(batch))
+                self._batches[batch.number] = batch
+                self._known_s[batch.number] = time.monotonic()
+                last = batch.number
+                if batch.ended:
+                    return events.BatchesLogged(first, last, ended=True)
+            elif batch.ended or last >= first:
+                return events.BatchesLogged(first, last, ended=batch.ended)
+            elif stop.wait(POLL_S):
+                return None
+        return events.BatchesLogged(first, last)
+
+    def forget_before(self, number: int) -> None:
+        """Let go of batches that nothing will read again."""
+        self._batches = {one: batch for one, batch in self._batches.items() if one >= number}
+
+    def _plan(self, number: int) -> Batch | NothingNew:
+        before = self._batches.get(number - 1)
+        if before is not None and before.ended:
+            return NothingNew(ended=True)
+        if time.monotonic() < self._due_s:
+            return NothingNew()
+        positions = dict(before.positions) if before is not None else {}
+        planned: dict[str, Planned] = {}
+        ended = True
+        for name, source in self._application.sources.items():
+            partitions = self._application.topology.operator(name).parallelism
+            now_us = int(time.time() * MICROSECONDS)
+            answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            ended = ended and answer.ended
+            if isinstance(answer, Planned):
+                planned[name] = answer
+        if not planned or (before is None and len(planned) < len(self._application.sources)):
+            return NothingNew(ended=ended and not planned)
+        behind = any(one.rows >= self._limits.rows for one in planned.values())
+        self._due_s = time.monotonic() if behind else max(self._due_s + self._interval_s, time.monotonic())
+        ranges = {
+            name: planned[name].ranges
+            if name in planned
+            else (None,) * self._application.topology.operator(name).parallelism
+            for name in self._application.sources
+        }
+        after = {**positions, **{name: one.position for name, one in planned.items()}}
+        return Batch(number, ranges, after, sum(one.rows for one in planned.values()), ended)
+
+
+def _to_record(batch: Batch) -> Json:
+    return {"ranges": batch.ranges, "positions": batch.positions, "rows": batch.rows, "ended": batch.ended}
+
+
+def _from_record(logged: LoggedBatch) -> Batch:
+    data = records.mapping(logged.data)
+    ranges = {name: tuple(records.items(one)) for name, one in records.mapping(data["ranges"]).items()}
+    return Batch(
+        logged.number,
+        ranges,
+        records.mapping(data["positions"]),
+        records.integer(data, "rows"),
+        bool(data["ended"]),
+    )

@@ -1,0 +1,71 @@
+"""Loading a user's application file, so that it can be shipped to nodes that do not have it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+from pyspark import cloudpickle
+
+from tenax.engine.application import Application
+from tenax.errors import InvalidFile
+
+TOPOLOGY = "topology"
+BUILD = "build"
+
+
+def load_application(path: Path, options: Mapping[str, object]) -> Application:
+    """The application of a Python file: its module-level `topology`, or what its `build(**options)` returns.
+
+    The file and the modules beside it that it imports travel by value: nodes need not have them.
+    """
+    if not path.is_file():
+        raise InvalidFile(f"{path}: no such file: name the Python file of your application")
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    module = _executed(path)
+    for one in list(sys.modules.values()):
+        file = getattr(one, "__file__", None)
+        if file is not None and Path(file).parent == Path(folder):
+            cloudpickle.register_pickle_by_value(one)
+    topology = getattr(module, TOPOLOGY, None)
+    build = getattr(module, BUILD, None)
+    if callable(build):
+        topology = _built(path, build, options)
+    elif options:
+        raise InvalidFile(f"{path}: options need a function {BUILD}(...), found none: add it or leave them out")
+    if topology is None:
+        raise InvalidFile(
+            f"{path}: a variable {TOPOLOGY!r} or a function {BUILD!r} is expected, found neither: add one"
+        )
+    application = topology.build() if hasattr(topology, "build") else topology
+    if not isinstance(application, Application):
+        raise InvalidFile(f"{path}: {TOPOLOGY} is a tenax.Topology, found {type(topology).__name__}: build one")
+    return application
+
+
+def _executed(path: Path) -> ModuleType:
+    name = f"tenax_application_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidFile(f"{path}: a Python file is expected: name one that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InvalidFile(f"{path}: not Python: {error.msg} in line {error.lineno}") from None
+    return module
+
+
+def _built(path: Path, build: object, options: Mapping[str, object]) -> object:
+    assert callable(build)
+    try:
+        return build(**options)
+    except TypeError as error:
+        if "argument" in str(error):
+            raise InvalidFile(f"{path}: {' '.join(str(error).split())}: see its parameters") from None
+        raise

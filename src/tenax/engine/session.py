@@ -1,0 +1,155 @@
+"""The Spark session that Tenax runs on: settings it needs, nodes it has, an embedded cluster if no other is named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+
+from tenax.engine.errors import ClusterFailed
+
+LOOPBACK = "127.0.0.1"
+NODE_SLOTS = 2  # one for live passes, one for background work
+START_DEADLINE_S = 120.0
+POLL_S = 0.05
+
+# What a pass relies on, and why Spark's default would break it.
+SETTINGS: Mapping[str, str] = {
+    "spark.locality.wait": "1d",  # a pinned task never moves: loss is handled by cancelling
+    "spark.shuffle.reduceLocality.enabled": "false",  # the anchors alone decide where a stage runs
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.python.task.killTimeout": "100ms",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.speculation": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.decommission.enabled": "false",
+    "spark.excludeOnFailure.enabled": "false",
+    "spark.executor.maxNumFailures": "1000000",
+    "spark.executor.heartbeatInterval": "500ms",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.scheduler.mode": "FAIR",
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """An executor: its id in this application, and the host it runs on."""
+
+    executor: str
+    host: str
+
+    @property
+    def location(self) -> str:
+        """How Spark names it as a preferred location."""
+        return f"executor_{self.host}_{self.executor}"
+
+
+class Session:
+    """A Spark context with the settings that passes need, and its nodes.
+
+    - Without a master it starts an embedded cluster of real executor processes on loopback.
+    - A setting of the user's that would break a pass is refused, with the reason.
+    """
+
+    def __init__(self, folder: Path, nodes: int = 2, master: str | None = None, memory_mb: int = 1024) -> None:
+        check_java()
+        folder.mkdir(parents=True, exist_ok=True)
+        conf = SparkConf().setAppName("tenax")
+        conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS},{memory_mb}]")
+        for name, value in SETTINGS.items():
+            conf.set(name, value)
+        conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
+        conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.PYTHONHASHSEED", "0")
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if master is None:
+            os.environ["SPARK_HOME"] = str(_own_spark_home(folder))
+        with _errors_to(folder / "spark.log"):
+            self.context = SparkContext(conf=conf)
+        self.context.setLogLevel("OFF")
+        if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
+            self.context.addPyFile(str(_package(folder)))
+        self.nodes = self._wait_for(nodes)
+
+    def _wait_for(self, count: int) -> tuple[NodeInfo, ...]:
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            found = self.live_nodes()
+            if len(found) >= count:
+                return found
+            time.sleep(POLL_S)
+        raise ClusterFailed(f"{count} nodes are needed, found {len(self.live_nodes())} after {START_DEADLINE_S:g} s")
+
+    def live_nodes(self) -> tuple[NodeInfo, ...]:
+        """The executors that live now, by id."""
+        listed = self.context._jsc.sc().statusStore().executorList(True)
+        found = []
+        for position in range(listed.size()):
+            one = listed.apply(position)
+            if one.id() != "driver":
+                found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
+        return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
+
+    def stop(self) -> None:
+        """End the context, and with it the embedded cluster."""
+        self.context.stop()
+
+
+def check_java() -> None:
+    """Spark needs Java; say what to install instead of failing inside it."""
+    home = os.environ.get("JAVA_HOME")
+    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
+        raise ClusterFailed("Spark needs Java 17 or 21, found none: install a JRE, for example openjdk-17-jre-headless")
+
+
+def _own_spark_home(folder: Path) -> Path:
+    """A SPARK_HOME of links: local clusters write a work folder there, and the installed package must stay clean."""
+    home = folder / "spark"
+    home.mkdir(exist_ok=True)
+    for path in Path(pyspark.__file__).parent.iterdir():
+        link = home / path.name
+        if path.name != "work" and not link.is_symlink():
+            link.symlink_to(path)
+    return home
+
+
+def _package(folder: Path) -> Path:
+    """Tenax itself as one file that Spark sends to every node."""
+    root = Path(__file__).parents[1]
+    path = folder / "tenax.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(root.rglob("*.py")):
+            archive.write(file, file.relative_to(root.parent))
+    return path
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Let the JVM that is started meanwhile write its standard error to a file: it is for developers of Spark."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

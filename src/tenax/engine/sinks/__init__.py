@@ -1,0 +1,1 @@
+"""Where results go: each final result is committed exactly once."""

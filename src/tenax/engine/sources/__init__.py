@@ -1,0 +1,1 @@
+"""Where rows come from: replayable sources that can read any planned range again."""

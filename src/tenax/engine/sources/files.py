@@ -1,0 +1,271 @@
+"""Files as a source: Parquet, CSV and NDJSON, also those that appear while a topology runs."""
+
+from __future__ import annotations
+
+import base64
+import glob
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from tenax.engine.errors import ChangedSource, InvalidSource, UnreadableSource
+from tenax.engine.sources import schemas
+from tenax.engine.sources.formats import FORMATS, Cut, FileFormat
+from tenax.engine.sources.source import Limits, NothingNew, Planned, Source
+from tenax.engine.store import records
+from tenax.engine.store.records import Json
+
+MAX_FILES = 100_000  # that match at one time; names of all that were read are kept in the log
+MAX_FILES_PER_BATCH = 256  # so that planning a batch takes bounded time: about 1 ms a file
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A file that a partition has begun to read; `size` and `changed_ns` tell it from a later one of its name."""
+
+    name: str
+    size: int
+    changed_ns: int
+    at: int
+    row: int
+    end: int
+
+    def to_data(self) -> Json:
+        return [self.name, self.size, self.changed_ns, self.at, self.row, self.end]
+
+    @classmethod
+    def from_data(cls, data: Json) -> _Open:
+        match list(records.items(data)):
+            case [str() as name, int() as size, int() as changed, int() as at, int() as row, int() as end]:
+                return cls(name, size, changed, at, row, end)
+        raise UnreadableSource(f"a position of files was expected, found {data!r}: is the store of another source?")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A position while a plan is made: the names seen, the file that each partition is in, the schema of all."""
+
+    seen: set[str]
+    current: list[_Open | None]
+    schema: Json
+    unseen: list[str] = field(default_factory=list)
+    pieces: list[list[Json]] = field(default_factory=list)
+    rows: int = 0
+
+
+class FileSource(Source):
+    """The files of a folder, or those that match a pattern.
+
+    - Files are taken in the order of their names among those that are there when one is needed; the log fixes it.
+    - A file belongs to one partition, which reads it in order; a large one in several batches.
+    - A file must not change once it is there: write it under another name (hidden, or without the suffix) and rename.
+      A range names its file's size and modification time; another file of that name is refused.
+    - With `follow`, new files are picked up while running, and a file that vanished and came back is new; without, the
+      source ends when the files that are there have been read.
+    - The columns of the first file are those of all. Types of CSV and NDJSON come from its first rows, or `schema`.
+    """
+
+    def __init__(
+        self, where: str | Path, time: str, *, follow: bool, lateness_us: int, schema: Mapping[str, pl.DataType] | None
+    ) -> None:
+        self.root, self.pattern = _split(Path(where))
+        self.time = time
+        self.lateness_us = lateness_us
+        self.bounded = not follow
+        self.schema = None if schema is None else pl.Schema(schema)
+        if lateness_us < 0:
+            raise InvalidSource(f"lateness is at least 0, found {lateness_us}: say how late rows may be")
+        if self.schema is not None and time not in self.schema:
+            raise InvalidSource(f"a schema has the column of event times, found no {time!r}: add it")
+
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:  # noqa: ARG002
+        """Each partition goes on in its file, and takes the next name when it has none, up to its share of the limits.
+
+        Costs a listing, and for text one scan for row ends of what the batch will read.
+        """
+        progress = self._resume(position, partitions)
+        before = len(progress.seen)
+        rows = max(1, limits.rows // partitions)
+        size_bytes = max(1, limits.bytes // partitions)
+        left = [(rows, size_bytes)] * partitions
+        opened = 0
+        while True:  # each turn finishes a file or a partition's share
+            open_shares = [p for p in range(partitions) if left[p][0] > 0 and left[p][1] > 0]
+            ready = [p for p in open_shares if progress.current[p] is not None]
+            if not ready and open_shares and progress.unseen and opened < MAX_FILES_PER_BATCH:
+                # All have finished their files: the one that has read least takes the next.
+                ready = [min(open_shares, key=lambda p: (-left[p][0], p))]
+                self._open_next(progress, ready[0])
+                opened += 1
+            if not ready:
+                break
+            for partition in ready:
+                left[partition] = self._take(progress, partition, *left[partition])
+        exhausted = not progress.unseen and not any(progress.current)
+        ended = self.bounded and exhausted
+        # Files without rows are looked at again as long as no columns are known: an empty range has columns too.
+        if progress.schema is None or (not progress.rows and len(progress.seen) == before):
+            return NothingNew(ended)
+        ranges = tuple({"schema": progress.schema, "pieces": pieces} for pieces in progress.pieces)
+        return Planned(ranges, _position(progress), progress.rows, ended)
+
+    def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
+        """The pieces of a range, one after the other."""
+        logged = records.mapping(planned)
+        schema = schemas.from_data(logged["schema"])
+        frames = [schemas.empty(schema, self.time)]
+        for piece in records.items(logged["pieces"]):
+            *file, until_at, until_row = records.items(piece)
+            begin = _Open.from_data(file)
+            path = self.root / begin.name
+            _check_unchanged(path, begin)
+            end = Cut(records.integer({"at": until_at}, "at"), records.integer({"row": until_row}, "row"))
+            rows = _format(path).read(path, Cut(begin.at, begin.row), end, schema)
+            _check_unchanged(path, begin)
+            frames.append(schemas.with_time(rows.select(schema.names()), self.time, str(path), begin.row))
+        return pl.concat(frames)
+
+    def _resume(self, position: Json, partitions: int) -> _Progress:
+        stated = None if self.schema is None else schemas.to_data(self.schema, str(self.root))
+        current: list[_Open | None] = [None] * partitions
+        if position is None:
+            progress = _Progress(set(), current, stated)
+        else:
+            data = records.mapping(position)
+            progress = _Progress(_unpack(records.text(data, "seen")), current, data["schema"])
+            opened = [None if one is None else _Open.from_data(one) for one in records.items(data["open"])]
+            if len(opened) != partitions:
+                raise InvalidSource(
+                    f"{self.root}: a source keeps its partitions while it runs ({len(opened)}), found {partitions}: "
+                    "keep the parallelism"
+                )
+            current[:] = opened
+        progress.pieces = [[] for _ in range(partitions)]
+        present = self._present()
+        if position is None and self.bounded and not present:
+            raise UnreadableSource(
+                f"{self.root / self.pattern}: a source that does not follow has files, found none: correct the path"
+            )
+        unseen = (name for name in present - progress.seen if (self.root / name).is_file())
+        progress.unseen = sorted(unseen, reverse=True)
+        progress.seen &= present | {one.name for one in current if one is not None}
+        return progress
+
+    def _present(self) -> set[str]:
+        """The names that match, none hidden; folders among them are sorted out when they are unseen."""
+        # Texts rather than paths: with thousands of files this is most of what an idle plan costs.
+        found = {
+            name
+            for name in glob.iglob(self.pattern, root_dir=self.root, recursive=True)  # noqa: PTH207
+            if name.endswith(tuple(FORMATS)) and not name.startswith("_") and "/_" not in name
+        }
+        if len(found) > MAX_FILES:
+            raise UnreadableSource(
+                f"{self.root}: a source has at most {MAX_FILES:,} files at a time, found {len(found):,}: "
+                "move those away that were read"
+            )
+        return found
+
+    def _open_next(self, progress: _Progress, partition: int) -> None:
+        name = progress.unseen.pop()
+        path = self.root / name
+        file = _format(path)
+        status = path.stat()
+        progress.seen.add(name)
+        found = file.schema(path)
+        if found is None:
+            return  # a text file without rows
+        if self.schema is None and progress.schema is None:
+            progress.schema = schemas.to_data(found, str(path))
+        expected = schemas.from_data(progress.schema)
+        if self.time not in expected:
+            raise UnreadableSource(f"{path}: a source has its column of event times, found no {self.time!r}: name it")
+        if self.schema is None or not file.inferred:
+            schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
+        elif not file.sparse:
+            same = pl.Schema({name: expected.get(name, kind) for name, kind in found.items()})
+            schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
+        start, end = file.start(path), file.end(path, status.st_size)
+        if start.at < end:
+            opened = _Open(name, status.st_size, status.st_mtime_ns, start.at, start.row, end)
+            progress.current[partition] = opened
+
+    def _take(self, progress: _Progress, partition: int, rows: int, size_bytes: int) -> tuple[int, int]:
+        """Give a partition the next piece of its file; what is left of its share."""
+        begin = progress.current[partition]
+        if begin is None:
+            return rows, size_bytes
+        path = self.root / begin.name
+        _check_unchanged(path, begin)
+        end = _format(path).cut(path, Cut(begin.at, begin.row), begin.end, rows, size_bytes)
+        taken = end.row - begin.row
+        progress.pieces[partition].append([*records.items(begin.to_data()), end.at, end.row])
+        progress.rows += taken
+        done = end.at >= begin.end
+        progress.current[partition] = (
+            None if done else _Open(begin.name, begin.size, begin.changed_ns, end.at, end.row, begin.end)
+        )
+        if not done:
+            return 0, 0  # a share ended within the file
+        used = begin.size * (end.at - begin.at) // max(1, begin.end)
+        return rows - taken, size_bytes - used
+
+
+def files(
+    where: str | Path,
+    *,
+    time: str,
+    follow: bool = True,
+    lateness_us: int = 0,
+    schema: Mapping[str, pl.DataType] | None = None,
+) -> FileSource:
+    """The files of a folder, or those that match a pattern, with `time` as the column of event times."""
+    return FileSource(where, time, follow=follow, lateness_us=lateness_us, schema=schema)
+
+
+def _split(where: Path) -> tuple[Path, str]:
+    """A folder without wildcards, and the pattern below it."""
+    parts = where.absolute().parts
+    wild = next((number for number, part in enumerate(parts) if any(sign in part for sign in "*?[")), None)
+    if wild is not None:
+        return Path(*parts[:wild]), "/".join(parts[wild:])
+    if where.suffix in FORMATS and not where.is_dir():
+        return where.absolute().parent, where.name
+    return where.absolute(), "*"
+
+
+def _format(path: Path) -> FileFormat:
+    return FORMATS[path.suffix]
+
+
+def _check_unchanged(path: Path, planned: _Open) -> None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UnreadableSource(
+            f"{path}: a file stays until the checkpoints no longer need it, found {error.strerror}: put it back"
+        ) from error
+    if (status.st_size, status.st_mtime_ns) != (planned.size, planned.changed_ns):
+        raise ChangedSource(
+            f"{path}: a file does not change once it was seen, found {status.st_size} bytes changed at "
+            f"{status.st_mtime_ns} for {planned.size} at {planned.changed_ns}: put the old one back, "
+            "new rows into a new file"
+        )
+
+
+def _position(progress: _Progress) -> Json:
+    opened: Sequence[Json] = [None if one is None else one.to_data() for one in progress.current]
+    return {"seen": _pack(progress.seen), "open": opened, "schema": progress.schema}
+
+
+def _pack(names: set[str]) -> str:
+    """Names as text: sorted names share most of their letters, so this takes a few bytes each."""
+    return base64.b64encode(zlib.compress("\0".join(sorted(names)).encode(), 6)).decode()
+
+
+def _unpack(text: str) -> set[str]:
+    joined = zlib.decompress(base64.b64decode(text)).decode()
+    return set(joined.split("\0")) if joined else set()

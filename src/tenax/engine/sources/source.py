@@ -1,0 +1,68 @@
+"""What a source is: the driver plans ranges of it, tasks read exactly those, as often as they like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import polars as pl
+
+from tenax.engine.errors import InvalidSource
+from tenax.engine.store.records import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one batch may take from a source, all partitions together."""
+
+    rows: int
+    bytes: int = 1 << 62
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.rows), ("bytes", self.bytes)):
+            if value < 1:
+                raise InvalidSource(f"a batch takes at least 1 of its limit of {name}, found {value}: raise the limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a batch reads of a source.
+
+    - `ranges` has plain data for each partition; `position` is where the next plan goes on. Both belong in the log.
+    - `rows` is an estimate; `ended` says that nothing will ever follow.
+    """
+
+    ranges: tuple[Json, ...]
+    position: Json
+    rows: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NothingNew:
+    """The source has nothing now, or, if it has ended, nothing any more."""
+
+    ended: bool = False
+
+
+class Source(ABC):
+    """Where rows come from.
+
+    - `time` is the column of event times, read as Datetime in microseconds; a row is late if it lies more than
+      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends.
+    - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
+      task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
+    - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
+    """
+
+    time: str
+    lateness_us: int
+    bounded: bool
+
+    @abstractmethod
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
+        """What the next batch reads, at most `limits`; in the driver."""
+
+    @abstractmethod
+    def read(self, partition: int, planned: Json) -> pl.DataFrame:
+        """The rows of a partition's range; in a task."""

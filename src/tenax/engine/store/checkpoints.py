@@ -1,0 +1,265 @@
+"""Checkpoints: manifests that list every task's segment files, and the segment files they share."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from tenax.engine.errors import DamagedStore, EpochLost
+from tenax.engine.store import durable, records
+from tenax.engine.store.records import Json, JsonObject
+from tenax.model.tasks import Task
+
+_MANIFEST = re.compile(r"(\d{10})-(\d{8})\.json")
+_MAX_NAME = 120  # of a segment, quoted; file systems take 255 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A part of a task's state as it lies in the store; `file` is relative to the store's folder."""
+
+    segment: str
+    file: str
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of every task after a batch.
+
+    - `segments` names for every task the files that make up its state; checkpoints share files.
+    - `positions` are the sources' positions after that batch; `notes` is whatever else the driver must know.
+    """
+
+    batch: int
+    epoch: int
+    segments: Mapping[Task, tuple[SegmentFile, ...]]
+    positions: Mapping[str, Json] = field(default_factory=dict)
+    notes: Json = None
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Every segment file that it lists."""
+        return frozenset(part.file for parts in self.segments.values() for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidCheckpoint:
+    """The newest checkpoint that is whole; `damage` says what is wrong with newer ones."""
+
+    checkpoint: Checkpoint
+    damage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoCheckpoint:
+    """No checkpoint is whole: a run starts from the beginning of its batch log."""
+
+    damage: tuple[str, ...] = ()
+
+
+def upload_segment(store: Path, task: Task, segment: str, payload: bytes) -> SegmentFile:
+    """Put a part of a task's state into the store; any process may do that, again and again.
+
+    The file's name holds its checksum, so that the same segment made twice is one file, and two that differ are two.
+    """
+    crc32 = zlib.crc32(payload)
+    folder = store / "segments" / f"{task.operator}.{task.index}"
+    path = folder / f"{_file_name(segment)}-{crc32:08x}"
+    part = SegmentFile(segment, str(path.relative_to(store)), len(payload), crc32)
+    if damage_of(store, part, verify=True) is not None:
+        durable.make_folder(folder)
+        durable.write_file(path, payload)
+    return part
+
+
+def read_segment(store: Path, part: SegmentFile) -> bytes:
+    """The content of a segment file, checked."""
+    payload = durable.read_bytes(store / part.file)
+    if len(payload) != part.bytes or zlib.crc32(payload) != part.crc32:
+        raise DamagedStore(
+            f"{store / part.file}: a segment has the size and checksum of its manifest, found {len(payload)} bytes "
+            f"with {zlib.crc32(payload):08x} for {part.bytes} with {part.crc32:08x}: restore it or an older checkpoint"
+        )
+    return payload
+
+
+def damage_of(store: Path, part: SegmentFile, *, verify: bool) -> str | None:
+    """What is wrong with a segment file, or None; `verify` reads it, else only its size is looked at."""
+    path = store / part.file
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return f"{part.file} is missing"
+    if size != part.bytes:
+        return f"{part.file} has {size} bytes, {part.bytes} were written"
+    if verify and (found := durable.checksum(path)) != part.crc32:
+        return f"{part.file} has the checksum {found:08x}, {part.crc32:08x} was written"
+    return None
+
+
+class Manifests:
+    """The checkpoints of a store: a manifest each, committed last, never changed."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._folder = store / "checkpoints"
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Make a checkpoint count, if every file that the checkpoint before it does not list is there."""
+        known = self._listed_by_newest()
+        for task, parts in checkpoint.segments.items():
+            for part in parts:
+                damage = None if part.file in known else damage_of(self._store, part, verify=False)
+                if damage is not None:
+                    raise DamagedStore(f"checkpoint {checkpoint.batch}: {task}: {damage}: upload it again")
+        durable.make_folder(self._folder)
+        path = self._path(checkpoint.batch, checkpoint.epoch)
+        try:
+            durable.create_exclusively(path, records.encode(_to_record(checkpoint)))
+        except FileExistsError:
+            raise EpochLost(
+                f"{path}: a checkpoint is committed once, found it there: start again under a new epoch"
+            ) from None
+
+    def newest_valid(self, *, verify: bool = True) -> ValidCheckpoint | NoCheckpoint:
+        """The newest checkpoint whose manifest and files are whole, and what is wrong with newer ones."""
+        damage: list[str] = []
+        for key in reversed(self.known()):
+            checkpoint, problems = self._check(key, verify=verify)
+            if checkpoint is not None and not problems:
+                return ValidCheckpoint(checkpoint, tuple(damage))
+            damage += problems
+        return NoCheckpoint(tuple(damage))
+
+    def newest_whole(self, count: int) -> list[Checkpoint]:
+        """Up to `count` checkpoints whose files are all there, by size, newest first."""
+        whole: list[Checkpoint] = []
+        for key in reversed(self.known()):
+            checkpoint, problems = self._check(key, verify=False)
+            if checkpoint is not None and not problems:
+                whole.append(checkpoint)
+            if len(whole) == count:
+                break
+        return whole
+
+    def drop_all_but(self, kept: Iterable[Checkpoint]) -> tuple[int, int]:
+        """Delete the other manifests, then the segment files that only they list; how many of each.
+
+        Files that no manifest lists are left alone: they may belong to a checkpoint that is being uploaded.
+        """
+        kept = list(kept)
+        stays = {(checkpoint.batch, checkpoint.epoch) for checkpoint in kept}
+        needed = frozenset().union(*(checkpoint.files for checkpoint in kept))
+        dropped = [key for key in self.known() if key not in stays]
+        free: set[str] = set()
+        for key in dropped:
+            with contextlib.suppress(DamagedStore):  # what a damaged one listed is found by the sweep of the next start
+                free |= self.read(key).files - needed
+            durable.remove(self._path(*key))
+        if dropped:
+            durable.sync_folder(self._folder)
+        for file in sorted(free):
+            durable.remove(self._store / file)
+        return len(dropped), len(free)
+
+    def sweep(self) -> int:
+        """Delete every segment file that no manifest lists, and files that were never finished; how many.
+
+        Only at the start of an epoch: then no upload of its own is under way. A manifest that cannot be read stops it.
+        """
+        listed: set[str] = set()
+        try:
+            for key in self.known():
+                listed |= self.read(key).files
+        except DamagedStore:
+            return 0
+        removed = 0
+        for name in durable.names(self._folder):
+            if name.endswith(durable.PARTIAL):
+                durable.remove(self._folder / name)
+        for task in durable.names(self._store / "segments"):
+            for name in durable.names(self._store / "segments" / task):
+                file = f"segments/{task}/{name}"
+                if file not in listed:
+                    durable.remove(self._store / file)
+                    removed += 1
+        return removed
+
+    def known(self) -> list[tuple[int, int]]:
+        """Batch and epoch of every manifest, oldest first."""
+        matches = (_MANIFEST.fullmatch(name) for name in durable.names(self._folder))
+        return sorted((int(match[1]), int(match[2])) for match in matches if match)
+
+    def read(self, key: tuple[int, int]) -> Checkpoint:
+        """A manifest; DamagedStore names it if it is not as it was written."""
+        path = self._path(*key)
+        return _from_record(records.decode_object(durable.read_bytes(path), str(path)))
+
+    def _check(self, key: tuple[int, int], *, verify: bool) -> tuple[Checkpoint | None, list[str]]:
+        name = f"checkpoint {key[0]} of epoch {key[1]}"
+        try:
+            checkpoint = self.read(key)
+        except DamagedStore:
+            return None, [f"{name}: its manifest {self._path(*key).name} does not match its checksum"]
+        parts = [part for parts in checkpoint.segments.values() for part in parts]
+        found = (damage_of(self._store, part, verify=verify) for part in parts)
+        return checkpoint, [f"{name}: {damage}" for damage in found if damage is not None]
+
+    def _listed_by_newest(self) -> frozenset[str]:
+        keys = self.known()
+        try:
+            return self.read(keys[-1]).files if keys else frozenset()
+        except DamagedStore:
+            return frozenset()
+
+    def _path(self, batch: int, epoch: int) -> Path:
+        return self._folder / f"{batch:010d}-{epoch:08d}.json"
+
+
+def _to_record(checkpoint: Checkpoint) -> JsonObject:
+    return {
+        "batch": checkpoint.batch,
+        "epoch": checkpoint.epoch,
+        "segments": {
+            str(task): [[part.segment, part.file, part.bytes, part.crc32] for part in parts]
+            for task, parts in checkpoint.segments.items()
+        },
+        "positions": checkpoint.positions,
+        "notes": checkpoint.notes,
+    }
+
+
+def _from_record(record: JsonObject) -> Checkpoint:
+    return Checkpoint(
+        batch=records.integer(record, "batch"),
+        epoch=records.integer(record, "epoch"),
+        segments={
+            Task.parse(task): tuple(_part(part) for part in records.items(parts))
+            for task, parts in records.mapping(record["segments"]).items()
+        },
+        positions=records.mapping(record["positions"]),
+        notes=record["notes"],
+    )
+
+
+def _part(value: Json) -> SegmentFile:
+    segment, file, size, crc32 = records.items(value)
+    if not (isinstance(segment, str) and isinstance(file, str) and isinstance(size, int) and isinstance(crc32, int)):
+        raise DamagedStore(
+            f"a segment is [name, file, bytes, crc32], found {value!r}: was it written by another version?"
+        )
+    return SegmentFile(segment, file, size, crc32)
+
+
+def _file_name(segment: str) -> str:
+    quoted = quote(segment, safe="")
+    if len(quoted) <= _MAX_NAME and not quoted.startswith("."):
+        return quoted
+    return f"{quoted.lstrip('.')[: _MAX_NAME - 9]}~{zlib.crc32(segment.encode()):08x}"

@@ -1,0 +1,86 @@
+"""Records: plain data as one checksummed line of JSON, which tells a torn line from a damaged one."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from tenax.engine.errors import DamagedStore
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""Plain data, as JSON knows it."""
+
+JsonObject: TypeAlias = Mapping[str, Json]
+
+_HEAD = len(b'{"crc32":"00000000","record":')
+_TAIL = len(b"}\n")
+
+
+def encode(record: Json) -> bytes:
+    """One line of JSON that carries the checksum of its record. Equal records give equal bytes."""
+    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    return b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(body), body)
+
+
+def decode(line: bytes, where: str) -> Json:
+    """The record of a line; `where` names it in the error."""
+    body = line[_HEAD:-_TAIL]
+    if line != b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(body), body):
+        raise DamagedStore(
+            f"{where}: a record matches its checksum, found a line that does not: restore it from a copy"
+        )
+    record: Json = json.loads(body)
+    return record
+
+
+def decode_object(line: bytes, where: str) -> JsonObject:
+    """The record of a line that must be an object."""
+    record = decode(line, where)
+    if not isinstance(record, Mapping):
+        raise DamagedStore(f"{where}: a record is a JSON object, found {record!r}: restore it from a copy")
+    return record
+
+
+def decode_lines(content: bytes, where: str) -> list[JsonObject]:
+    """The records of an append-only log, without a torn end.
+
+    An append that never finished leaves a last line without its newline, or with zero bytes where a page was not yet
+    on disk. Nobody acted on it, so it is left out. Any other line that fails its checksum is damage and is named.
+    """
+    lines = content.split(b"\n")
+    lines.pop()  # what follows the last newline: nothing, or a torn line
+    if lines and b"\0" in lines[-1]:
+        lines.pop()
+    return [decode_object(line + b"\n", f"{where}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def integer(record: JsonObject, name: str) -> int:
+    """A whole number of a record; the checksum vouches for it, so a mismatch is another format."""
+    value = record[name]
+    if not isinstance(value, int):
+        raise DamagedStore(f"field {name!r} is a whole number, found {value!r}: was it written by another version?")
+    return value
+
+
+def text(record: JsonObject, name: str) -> str:
+    """A text of a record."""
+    value = record[name]
+    if not isinstance(value, str):
+        raise DamagedStore(f"field {name!r} is text, found {value!r}: was it written by another version?")
+    return value
+
+
+def items(value: Json) -> Sequence[Json]:
+    """A list of a record."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise DamagedStore(f"a list was expected, found {value!r}: was it written by another version?")
+    return value
+
+
+def mapping(value: Json) -> JsonObject:
+    """An object within a record."""
+    if not isinstance(value, Mapping):
+        raise DamagedStore(f"an object was expected, found {value!r}: was it written by another version?")
+    return value

@@ -1,0 +1,99 @@
+"""Versions of task states on a node: one file per pass that changed something, never rewritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from tenax.control.versions import Version
+from tenax.engine.errors import DamagedStore
+from tenax.engine.store.checkpoints import SegmentFile, read_segment
+from tenax.operators.chunks import encode
+from tenax.operators.computation import NO_WATERMARK_US, State
+
+HEADER = struct.Struct("<4sII")  # mark, length of the index, its checksum
+MARK = b"TNXV"
+IN_STORE = "segments/"  # how the file of a segment begins that lies in the store, not on the node
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Where a segment's bytes lie: in a version's file on the node, after its index, or in a file of the store."""
+
+    file: str
+    offset: int
+    length: int
+    checksum: int
+
+    @classmethod
+    def in_store(cls, part: SegmentFile) -> Segment:
+        """A segment as a checkpoint lists it."""
+        return cls(part.file, 0, part.bytes, part.crc32)
+
+
+Index = Mapping[str, Segment]
+"""All segments of a version by name: those that it wrote, and those of earlier versions that still live."""
+
+
+def file_name(version: Version) -> str:
+    """The name of a version's file: passes never share one."""
+    return f"{version.batch:010d}-{version.pass_id}.seg"
+
+
+def write_version(folder: Path, version: Version, before: Index, state: State) -> tuple[Index, int]:
+    """Write what a pass changed; returns the new index and the bytes written.
+
+    The file appears by one rename, so a reader sees all of it or nothing, and a step that Spark runs twice writes the
+    same bytes under the same name.
+    """
+    name = file_name(version)
+    index = {segment: before[segment] for segment in state if segment in before}
+    parts: list[bytes] = []
+    offset = 0
+    for segment, rows in state.items():
+        if segment not in index:
+            data = encode(rows, NO_WATERMARK_US)
+            index[segment] = Segment(name, offset, len(data), zlib.crc32(data))
+            parts.append(data)
+            offset += len(data)
+    listed = json.dumps({one: astuple(segment) for one, segment in index.items()}).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{name}.{os.getpid()}"
+    with draft.open("wb") as file:
+        file.write(HEADER.pack(MARK, len(listed), zlib.crc32(listed)))
+        file.write(listed)
+        file.writelines(parts)
+    draft.rename(folder / name)
+    return index, HEADER.size + len(listed) + offset
+
+
+def read_index(path: Path) -> Index:
+    """The index of a version's file."""
+    with path.open("rb") as file:
+        header = file.read(HEADER.size)
+        mark, length, checksum = HEADER.unpack(header) if len(header) == HEADER.size else (b"", 0, 0)
+        listed = file.read(length)
+    if mark != MARK or zlib.crc32(listed) != checksum:
+        raise DamagedStore(
+            f"{path}: a version matches its checksum, found one that does not: restart from a checkpoint"
+        )
+    return {name: Segment(*fields) for name, fields in json.loads(listed).items()}
+
+
+def segment_bytes(folder: Path, store: Path, name: str, segment: Segment) -> bytes:
+    """The bytes of a segment, checked; `folder` is that of its task on the node."""
+    if segment.file.startswith(IN_STORE):
+        return read_segment(store, SegmentFile(name, segment.file, segment.length, segment.checksum))
+    path = folder / segment.file
+    with path.open("rb") as file:
+        start = HEADER.size + HEADER.unpack(file.read(HEADER.size))[1]
+        file.seek(start + segment.offset)
+        data = file.read(segment.length)
+    if zlib.crc32(data) != segment.checksum:
+        raise DamagedStore(f"{path}: segment {name!r} does not match its checksum: restart from a checkpoint")
+    return data

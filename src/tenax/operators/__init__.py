@@ -1,0 +1,1 @@
+"""What operators compute, in Polars: pure functions that know nothing of Spark."""

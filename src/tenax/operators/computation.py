@@ -1,0 +1,72 @@
+"""What an operator computes: the contract that every built-in and custom computation keeps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+State = Mapping[str, pl.DataFrame]
+"""A task's state: named segments.
+
+A segment never changes, and its name never stands for another content of the same task: a step that changes something
+gives it a new name (say, with the batch in it) and leaves the rest as it is. So what a step has written is the segments
+with new names, and that is all that a store must keep.
+"""
+
+NO_WATERMARK_US = -(2**63)  # before any row was read: nothing is late, nothing is complete
+END_WATERMARK_US = 2**63 - 1  # after the last row of a bounded source: everything is complete
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """What a task gets for one batch.
+
+    - `frames` has one frame per declared input, in that order: the chunks of its producers in the order of their index.
+    - `watermark_us` is the smallest over all producers after this batch: no row with an earlier event time will come.
+    """
+
+    frames: tuple[pl.DataFrame, ...]
+    watermark_us: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What a task gives back: its state after the batch, and the rows for its consumers."""
+
+    state: State
+    rows: pl.DataFrame
+
+
+class Computation(ABC):
+    """What the tasks of an operator do, batch after batch.
+
+    - A step is a pure function of (state, input) to (state, output), deterministic to the byte: same inputs in the same
+      order, same rows in the same order. It reads no clock and draws nothing at random.
+    - A step changes neither the state nor the frames it is given.
+    - The cost of a step follows its input, not the size of the state.
+    - A computation with `deterministic = False` says that it breaks the first rule; exact replay then refuses it.
+    - One with `stateless = True` says that its state is always empty, so that nothing needs to be kept for it.
+    """
+
+    deterministic = True
+    stateless = False
+
+    def initial(self) -> State:
+        """The state before the first batch."""
+        return {}
+
+    @abstractmethod
+    def step(self, state: State, given: StepInput) -> StepOutput:
+        """One batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How rows of a stream are laid out: the event-time column, and the columns that the next operator is keyed by."""
+
+    time: str | None = None
+    keys: tuple[str, ...] = field(default=())

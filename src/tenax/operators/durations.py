@@ -1,0 +1,27 @@
+"""Spans of time as people write them: "10s", "250ms", "1h30m"."""
+
+from __future__ import annotations
+
+import re
+
+from tenax.errors import InvalidRequest
+
+MICROSECONDS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
+
+
+def microseconds(text: str) -> int:
+    """How many microseconds a span has; its parts are added: "1m30s" is 90 seconds."""
+    if not re.fullmatch(rf"({PART.pattern})+", text):
+        raise InvalidRequest(
+            f"a span of time is whole numbers with units ({', '.join(MICROSECONDS)}): found {text!r}; write '10s'"
+        )
+    return sum(int(number) * MICROSECONDS[unit] for number, unit in PART.findall(text))

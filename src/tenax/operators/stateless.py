@@ -1,0 +1,124 @@
+"""Transformations that need no state: filter, select, with_columns, map; a chain of them is one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from tenax.errors import InvalidRequest
+from tenax.operators.computation import Computation, State, StepInput, StepOutput
+from tenax.operators.expressions import keeps_rows, row_wise, written
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter:
+    """Keep the rows for which all predicates are true."""
+
+    predicates: tuple[pl.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """These columns and no others."""
+
+    columns: tuple[pl.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithColumns:
+    """These columns beside those that are there, or in their place."""
+
+    columns: tuple[pl.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """Any pure function from frame to frame that treats each row by itself and gives the same columns each time."""
+
+    function: Callable[[pl.DataFrame], pl.DataFrame]
+
+
+Transformation = Filter | Select | WithColumns | Map
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stateless(Computation):
+    """Transformations one after the other; rows keep their order.
+
+    - Neighbouring expressions run as one Polars query, a map by itself.
+    - Expressions look at one row at a time, so that the results do not depend on where batches are cut.
+
+    Cost: proportional to the rows.
+    """
+
+    stateless = True
+
+    transformations: tuple[Transformation, ...]
+
+    def step(self, state: State, given: StepInput) -> StepOutput:
+        """Transform the rows of the batch."""
+        query = given.frames[0].lazy()
+        for one in self.transformations:
+            match one:
+                case Filter(predicates):
+                    query = query.filter(*predicates)
+                case Select(columns):
+                    query = query.select(*columns)
+                case WithColumns(columns):
+                    query = query.with_columns(*columns)
+                case Map(function):
+                    query = mapped(function, collected(query)).lazy()
+        return StepOutput(state, collected(query))
+
+    def then(self, other: Stateless) -> Stateless:
+        """Both as one computation."""
+        return Stateless((*self.transformations, *other.transformations))
+
+
+def filter_rows(*predicates: pl.Expr) -> Stateless:
+    """Keep the rows for which all predicates are true."""
+    return Stateless((Filter(checked(predicates, "filter")),))
+
+
+def select_columns(*columns: pl.Expr) -> Stateless:
+    """These columns and no others."""
+    return Stateless((Select(checked(columns, "select")),))
+
+
+def with_columns(*columns: pl.Expr) -> Stateless:
+    """These columns beside those that are there."""
+    return Stateless((WithColumns(checked(columns, "with_columns")),))
+
+
+def map_frames(function: Callable[[pl.DataFrame], pl.DataFrame]) -> Stateless:
+    """A function of the user's; each row by itself, or the results depend on where batches are cut."""
+    return Stateless((Map(function),))
+
+
+def checked(expressions: Sequence[pl.Expr], operator: str) -> tuple[pl.Expr, ...]:
+    """The expressions, if each gives one value for each row and looks at that row only."""
+    if not expressions:
+        raise InvalidRequest(f"{operator} takes at least one expression: found none; pass one such as pl.col('speed')")
+    for one in expressions:
+        if not row_wise(one) or not (keeps_rows(one) or one.meta.is_literal(allow_aliasing=True)):
+            raise InvalidRequest(
+                f"{operator} looks at one row at a time: found {written(one)}; aggregate over a window instead"
+            )
+    return tuple(expressions)
+
+
+def collected(query: pl.LazyFrame) -> pl.DataFrame:
+    """Run a query in memory: the streaming engine does not keep the order of float sums."""
+    return query.collect(engine="in-memory")
+
+
+def mapped(function: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame) -> pl.DataFrame:
+    """What the function makes of the rows."""
+    result: object = function(rows)
+    if not isinstance(result, pl.DataFrame):
+        raise InvalidRequest(
+            f"the function of a map returns a pl.DataFrame: found {type(result).__name__}; return the frame it makes"
+        )
+    return result

@@ -1,0 +1,204 @@
+"""Seeded runs of the coordinator under faults of its driver, and the judges of what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+
+from tenax.control.events import Event
+from tenax.control.instructions import Instruction, Outcome, Stop
+from tenax.control.state import Settings
+from tenax.model.graph import TaskGraph
+from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.simulation.driver import Chances, Driver, Fault, World
+from tenax.simulation.kernel import Group, Kernel, Steps
+from tenax.simulation.store import Commit, Store
+from tenax.simulation.toy import INITIAL, Toy
+
+MAX_TIME_S = 1_000.0
+MAX_EVENTS = 200_000
+MAX_DRIVERS = 200
+
+
+class SimulationFailed(AssertionError):
+    """A seed for which a judge found something wrong; the text says how to see it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What a simulated run did."""
+
+    batches: int
+    drivers: int
+    superseded: int
+    events: int
+    time_s: float
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What happened so far."""
+
+    moments: int = 0
+    events: int = 0
+    drivers: list[Driver] = field(default_factory=list)
+
+
+def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
+    """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
+    try:
+        return _simulate(Random(seed), trace)
+    except Exception as error:
+        again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
+        raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
+
+
+def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
+    kernel, tally, outside = Kernel(), _Tally(), Group()
+    toy = random.choice(_toys())
+    batches = random.randint(1, 30)
+    per_pass = random.randint(1, 5)
+    settings = Settings(
+        checkpoint_every=random.randint(1, 7),
+        max_batches_per_pass=per_pass,
+        max_batches_ahead=per_pass + random.randint(1, 4),
+        max_unpublished=random.randint(1, 6),
+        max_attempts=random.randint(2, 4),
+    )
+    faults = {
+        random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
+        for _ in range(random.randint(0, 6))
+    }
+    store = Store(toy.outputs)
+
+    def next_fault() -> Fault | None:
+        tally.moments += 1
+        return faults.get(tally.moments)
+
+    def on_fault(driver: Driver, fault: Fault) -> None:
+        if trace is not None:
+            trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {fault}")
+        if fault is Fault.KILL:
+            kernel.kill(driver.group)
+        else:
+            kernel.pause(driver.group)
+            kernel.start(outside, later(lambda: kernel.resume(driver.group)), random.random() * 20.0)
+        begin()
+
+    def on_stop(driver: Driver, stop: Stop) -> None:
+        kernel.kill(driver.group)
+        # Only the owner of the store is missed: a paused driver that ends by itself has been replaced.
+        if stop.outcome in {Outcome.STOPPED, Outcome.FAILED} and driver.epoch == store.epoch:
+            begin()
+
+    def on_entry(driver: Driver, event: Event, instructions: list[Instruction]) -> None:
+        tally.events += 1
+        if trace is not None:
+            trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {event} -> {instructions}")
+
+    def begin() -> None:
+        if len(tally.drivers) >= MAX_DRIVERS:
+            raise AssertionError(f"more than {MAX_DRIVERS} drivers were needed")
+        tally.drivers.append(Driver(world))
+        tally.drivers[-1].start(random.random() * 5.0)
+
+    retain = tuple(task for task in toy.tasks if random.random() < 0.5)
+    world = World(
+        kernel,
+        store,
+        toy,
+        random,
+        settings,
+        retain,
+        random.randint(1, 4),
+        batches,
+        Chances(),
+        next_fault,
+        on_fault,
+        on_stop,
+        on_entry,
+    )
+    begin()
+
+    def ask_newest_to_stop() -> None:
+        tally.drivers[-1].ask_to_stop()
+
+    for _ in range(random.choice([0, 0, 1, 2])):
+        kernel.start(outside, later(ask_newest_to_stop), random.random() * 3.0 * batches)
+    kernel.run(MAX_TIME_S, MAX_EVENTS)
+    judge_results(toy, store, batches)
+    judge_end(store, tally.drivers, batches)
+    superseded = sum(one.stop is not None and one.stop.outcome is Outcome.SUPERSEDED for one in tally.drivers)
+    return Outcomes(batches, len(tally.drivers), superseded, tally.events, kernel.now_s)
+
+
+def later(action: Callable[[], None]) -> Steps:
+    """A process that does one thing."""
+    action()
+    yield 0.0
+
+
+def judge_results(toy: Toy, store: Store, batches: int) -> None:
+    """Every batch is published once per output, in order, with what a run without failures makes of the batch log."""
+    if sorted(store.history) != list(range(1, batches + 1)):
+        raise AssertionError(f"all {batches} batches are logged, found {sorted(store.history)}")
+    expected: list[tuple[int, str, bytes]] = []
+    states = [INITIAL] * len(toy.tasks)
+    for batch in range(1, batches + 1):
+        states, results = toy.batch(states, store.history[batch])
+        expected += [(batch, str(task), content) for task, content in results.items()]
+    by_output: dict[str, list[Commit]] = {}
+    for commit in store.commits:
+        by_output.setdefault(str(commit.task), []).append(commit)
+    for task, commits in by_output.items():
+        found = [(commit.batch, task, commit.content) for commit in commits]
+        wanted = [one for one in expected if one[1] == task]
+        if found != wanted:
+            wrong = next((a, b) for a, b in zip([*found, None], [*wanted, None], strict=False) if a != b)
+            raise AssertionError(f"results are those of a run without failures, found {wrong[0]} for {wrong[1]}")
+    if len(store.commits) != len(expected):
+        raise AssertionError(f"{len(expected)} results are committed, found {len(store.commits)}")
+    epochs = [commit.epoch for commit in store.commits]
+    if epochs != sorted(epochs):
+        raise AssertionError("no driver commits after a newer one, found an older epoch later")
+
+
+def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
+    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped."""
+    last = max(drivers, key=lambda driver: driver.epoch).stop
+    if last is None or last.outcome is not Outcome.FINISHED:
+        raise AssertionError(f"the newest driver finishes, found {last}")
+    if any(driver.group.alive for driver in drivers):
+        raise AssertionError("no driver is left waiting, found one")
+    if max(store.checkpoints) != batches:
+        raise AssertionError(f"the last checkpoint is of batch {batches}, found {max(store.checkpoints)}")
+
+
+@lru_cache(maxsize=1)
+def _toys() -> tuple[Toy, ...]:
+    one, split, merge = Partitioning.ONE_TO_ONE, Partitioning.SPLIT, Partitioning.MERGE
+    line = (Operator("a"), Operator("b", inputs=(Input("a", one),)))
+    wide = (
+        Operator("a", 2),
+        Operator("b", 2, (Input("a", one),)),
+        Operator("c", 3, (Input("b"),)),
+        Operator("d", 1, (Input("c", merge),)),
+    )
+    diamond = (
+        Operator("a"),
+        Operator("b", 2, (Input("a", split),)),
+        Operator("c", 2, (Input("a", split),)),
+        Operator("d", 2, (Input("b", one), Input("c", one)), correlated=True),
+    )
+    two = (
+        Operator("a"),
+        Operator("b", 2),
+        Operator("c", 2, (Input("b"), Input("a", split))),
+        Operator("d", 1, (Input("b", merge),)),
+    )
+    return tuple(
+        Toy(TaskGraph(Topology(name, operators)))
+        for name, operators in (("line", line), ("wide", wide), ("diamond", diamond), ("two-outputs", two))
+    )

@@ -1,0 +1,136 @@
+"""A virtual store: what survives a driver, with checks that no driver can switch off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenax.control.versions import StoredCheckpoint, Version
+from tenax.model.tasks import Task
+
+Digest = bytes
+
+
+class EpochRefused(Exception):
+    """A write of a driver that is no longer the newest."""
+
+    def __init__(self, newer: int) -> None:
+        super().__init__(f"epoch {newer} owns the store")
+        self.newer = newer
+
+
+class StoreMisused(AssertionError):
+    """A driver broke a rule of the store: the rule is named in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One result, of one output task and batch."""
+
+    task: Task
+    batch: int
+    content: Digest
+    epoch: int
+
+
+@dataclass(slots=True)
+class Store:
+    """Batch log, committed results and checkpoints, on a store that outlives every driver.
+
+    - Every write names its epoch; older epochs are refused.
+    - Each method is one effect: it happens whole or not at all.
+    - `history` and `commits` never shrink: the checkers read them. `ranges` and `checkpoints` are trimmed.
+    """
+
+    outputs: tuple[Task, ...]
+    epoch: int = 0
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    history: dict[int, tuple[int, int]] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    committed: set[tuple[Task, int]] = field(default_factory=set)
+    checkpoints: dict[int, dict[Version, Digest]] = field(default_factory=dict)
+    uploads: dict[tuple[int, int], dict[Version, Digest]] = field(default_factory=dict)
+
+    def claim(self) -> int:
+        """The next epoch."""
+        self.epoch += 1
+        return self.epoch
+
+    @property
+    def logged(self) -> int:
+        """The last logged batch."""
+        return len(self.history)
+
+    @property
+    def published(self) -> int:
+        """The last batch whose results are committed, of all outputs, with all before it."""
+        batch = len(self.commits) // len(self.outputs) if self.outputs else self.logged
+        while batch and not all((task, batch) in self.committed for task in self.outputs):
+            batch -= 1
+        return batch
+
+    def log(self, epoch: int, batch: int, rows: tuple[int, int]) -> None:
+        """Write the range of the next batch."""
+        self._fence(epoch)
+        if batch != self.logged + 1:
+            raise StoreMisused(f"batches are logged once and in order, found {batch} after {self.logged}")
+        self.history[batch] = self.ranges[batch] = rows
+
+    def read(self, epoch: int, batch: int) -> tuple[int, int]:
+        """The range of a batch."""
+        if batch not in self.ranges:
+            self._fence(epoch)
+            raise StoreMisused(f"a batch is read after it is logged and before it is trimmed, found {batch}")
+        return self.ranges[batch]
+
+    def commit(self, epoch: int, task: Task, batch: int, content: Digest) -> None:
+        """Commit one result, unless it is committed already."""
+        self._fence(epoch)
+        if (task, batch) not in self.committed:
+            self.committed.add((task, batch))
+            self.commits.append(Commit(task, batch, content, epoch))
+
+    def upload(self, epoch: int, batch: int, version: Version, content: Digest) -> None:
+        """Upload one version of a checkpoint."""
+        self._fence(epoch)
+        self.uploads.setdefault((epoch, batch), {})[version] = content
+
+    def seal(self, epoch: int, checkpoint: StoredCheckpoint) -> None:
+        """Commit the manifest of a checkpoint."""
+        self._fence(epoch)
+        uploaded = self.uploads.pop((epoch, checkpoint.batch), {})
+        if not set(checkpoint.versions) <= set(uploaded):
+            raise StoreMisused(f"a manifest is committed last, found versions of {checkpoint.batch} missing")
+        if checkpoint.batch > self.published:
+            raise StoreMisused(
+                f"results before a checkpoint are committed, found {self.published} < {checkpoint.batch}"
+            )
+        self.checkpoints[checkpoint.batch] = {version: uploaded[version] for version in checkpoint.versions}
+
+    def fetch(self, epoch: int, version: Version) -> Digest:
+        """The content of a version of a complete checkpoint."""
+        found = self.checkpoints.get(version.batch, {}).get(version)
+        if found is None:
+            self._fence(epoch)
+            raise StoreMisused(f"a checkpoint is restored before it is trimmed, found {version} missing")
+        return found
+
+    @property
+    def kept(self) -> list[int]:
+        """The two newest points that a run can start from; 0 is the initial state."""
+        return sorted([0, *self.checkpoints])[-2:]
+
+    def trim(self, epoch: int, checkpoints_before: int, source_log_before: int) -> None:
+        """Drop old checkpoints and ranges; what a restart from the two newest checkpoints needs must stay."""
+        self._fence(epoch)
+        kept = self.kept
+        self.checkpoints = {batch: one for batch, one in self.checkpoints.items() if batch >= checkpoints_before}
+        self.ranges = {batch: one for batch, one in self.ranges.items() if batch >= source_log_before}
+        if self.kept != kept:
+            raise StoreMisused(f"the two newest checkpoints stay, found {self.kept} of {kept}")
+        missing = [batch for batch in range(kept[0] + 1, self.logged + 1) if batch not in self.ranges]
+        if missing:
+            raise StoreMisused(f"batches after the oldest kept checkpoint stay, found {missing[0]} trimmed")
+
+    def _fence(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise EpochRefused(self.epoch)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import BatchesLogged, PassFailed, Started
+from tenax.control.failures import Refused
+from tenax.control.instructions import Outcome, Stop
+from tenax.control.records import plain
+from tenax.control.versions import PassId, Version
+from tenax.errors import InvalidRequest
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+from tenax.model.topology import Operator, Topology
+
+
+def test_events_and_instructions_are_plain_data() -> None:
+    event = PassFailed(PassId(3, 17), Refused(Task("a", 0), "wrong node"))
+    assert plain(event) == {
+        "type": "PassFailed",
+        "pass_id": "3.17",
+        "failure": {"type": "Refused", "task": "a[0]", "cause": "wrong node"},
+    }
+    stop = Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
+    assert plain(stop) == {
+        "type": "Stop",
+        "outcome": "finished",
+        "reason": "the sources have ended",
+        "resumable": False,
+    }
+
+
+def test_a_whole_log_can_be_written_as_json() -> None:
+    coordinator = Coordinator(TaskGraph(Topology("one", (Operator("a", 2),))))
+    coordinator.handle(Started(1, (Node("n1"),), None, 0, 0))
+    coordinator.handle(BatchesLogged(1, 2))
+    written = json.loads(json.dumps(plain(coordinator.log)))
+    ordered = written[1]["instructions"][0]
+    assert ordered["starts"] == ["a[0]@0/0.0", "a[1]@0/0.0"]
+    assert ordered["placement"]["primaries"] == {"a[0]": "n1", "a[1]": "n1"}
+
+
+def test_names_can_be_read_back() -> None:
+    version = Version(Task("speed", 2), 40, PassId(3, 17))
+    assert str(version) == "speed[2]@40/3.17"
+    assert Version.parse(str(version)) == version
+    for text in ("speed[2]", "speed[2]@40/3", "speed@40/3.1"):
+        with pytest.raises(InvalidRequest):
+            Version.parse(text)
+
+
+def test_other_values_are_refused() -> None:
+    with pytest.raises(TypeError, match="found set"):
+        plain({1})

@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+import pytest
+
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import (
+    BatchesLogged,
+    CheckpointFailed,
+    CheckpointStored,
+    EpochLost,
+    LoadMeasured,
+    LoggingFailed,
+    NodesJoined,
+    NodesLost,
+    PassFailed,
+    PassFinished,
+    Published,
+    PublishFailed,
+    Restored,
+    RestoreFailed,
+    Started,
+    StopRequested,
+    TaskReport,
+)
+from tenax.control.failures import (
+    DeadlinePassed,
+    JobFailed,
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    SourceUnreadable,
+)
+from tenax.control.instructions import (
+    CancelPass,
+    Instruction,
+    LogBatches,
+    Outcome,
+    Publish,
+    Restore,
+    RunPass,
+    Stop,
+    StoreCheckpoint,
+    Trim,
+)
+from tenax.control.state import Settings
+from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version
+from tenax.errors import InvalidRequest, UnknownTask
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.plans import Placement
+from tenax.model.tasks import Task
+from tenax.model.topology import Input, Operator, Partitioning, Topology
+
+# a[0] ──▶ b[0] ──▶ (output)      one-to-one, so both on one node
+A, B = Task("a", 0), Task("b", 0)
+GRAPH = TaskGraph(Topology("line", (Operator("a"), Operator("b", inputs=(Input("a", Partitioning.ONE_TO_ONE),)))))
+NODES = (Node("n1"), Node("n2"))
+PLACEMENT = Placement({A: "n1", B: "n1"}, {})
+SETTINGS = Settings(
+    checkpoint_every=4,
+    max_batches_per_pass=3,
+    max_batches_ahead=5,
+    max_unpublished=6,
+    max_attempts=2,
+    pass_deadline_s=9,
+)
+
+
+def versions(batch: int, pass_id: PassId) -> tuple[Version, ...]:
+    return Version(A, batch, pass_id), Version(B, batch, pass_id)
+
+
+INITIAL = versions(0, NO_PASS)
+
+
+def passing(
+    number: int, first: int, last: int, starts: tuple[Version, ...], attempt: int = 1, epoch: int = 1
+) -> RunPass:
+    pass_id = PassId(epoch, number)
+    return RunPass(pass_id, first, last, (A, B), starts, PLACEMENT, (A,), 9.0 * attempt, attempt)
+
+
+def finished(order: RunPass) -> PassFinished:
+    return PassFinished(order.pass_id, tuple(TaskReport(one) for one in versions(order.last, order.pass_id)))
+
+
+def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, list[Instruction]]:
+    coordinator = Coordinator(GRAPH, settings, retain=[A])
+    return coordinator, coordinator.handle(Started(1, NODES, None, logged, 0))
+
+
+def running(logged: int = 3) -> tuple[Coordinator, RunPass]:
+    """A run whose first pass, over batches 1 to 3, is live."""
+    coordinator, _ = fresh()
+    instructions = coordinator.handle(BatchesLogged(1, logged))
+    order = instructions[0]
+    assert isinstance(order, RunPass)
+    return coordinator, order
+
+
+def test_a_new_run_asks_for_batches_first() -> None:
+    _, instructions = fresh()
+    assert instructions == [LogBatches(1, 5, 1)]
+
+
+def test_a_logged_batch_runs_at_once_while_the_next_are_logged() -> None:
+    coordinator, _ = fresh()
+    assert coordinator.handle(BatchesLogged(1, 1)) == [passing(1, 1, 1, INITIAL), LogBatches(2, 4, 1)]
+    assert coordinator.handle(BatchesLogged(2, 3)) == [LogBatches(4, 2, 1)]
+    assert coordinator.handle(BatchesLogged(4, 5)) == []  # five ahead of what is finished: enough
+
+
+def test_batches_that_wait_run_in_one_pass_that_ends_where_a_checkpoint_is_due() -> None:
+    coordinator, first = running(5)
+    assert first == passing(1, 1, 3, INITIAL)
+    assert coordinator.handle(finished(first)) == [
+        Publish(PassId(1, 1), 1, 3, 1),
+        passing(2, 4, 4, versions(3, PassId(1, 1))),
+        LogBatches(6, 3, 1),
+    ]
+
+
+def test_a_checkpoint_waits_for_the_results_before_it() -> None:
+    coordinator, first = running(5)
+    coordinator.handle(finished(first))
+    second = passing(2, 4, 4, first.starts)
+    third = passing(3, 5, 5, versions(4, PassId(1, 2)))
+    assert coordinator.handle(finished(second)) == [third]
+    assert coordinator.handle(Published(1, 3)) == [Publish(PassId(1, 2), 4, 4, 1)]
+    assert coordinator.handle(Published(4, 4)) == [StoreCheckpoint(4, versions(4, PassId(1, 2)), 1)]
+    assert coordinator.handle(CheckpointStored(4, 1)) == [Trim(5, 0, 1)]
+
+
+def test_the_two_newest_checkpoints_are_kept() -> None:
+    coordinator, _ = fresh(8)
+    orders = [(1, 3), (4, 4), (5, 7), (8, 8)]
+    trims: list[Instruction] = []
+    for number, (first, last) in enumerate(orders, 1):
+        pass_id = PassId(1, number)
+        coordinator.handle(PassFinished(pass_id, tuple(TaskReport(one) for one in versions(last, pass_id))))
+        coordinator.handle(Published(first, last))
+        if last % 4 == 0:
+            trims += coordinator.handle(CheckpointStored(last, 1))
+    assert [trim for trim in trims if isinstance(trim, Trim)] == [Trim(5, 0, 1), Trim(9, 4, 5)]
+    assert coordinator.state.kept == (4, 8)
+
+
+def test_passes_wait_when_too_many_results_are_unpublished() -> None:
+    settings = Settings(checkpoint_every=100, max_batches_per_pass=2, max_batches_ahead=9, max_unpublished=3)
+    coordinator, _ = fresh(settings=settings)
+    assert coordinator.handle(BatchesLogged(1, 9))[0].__class__ is RunPass
+    first, second = PassId(1, 1), PassId(1, 2)
+    after = coordinator.handle(PassFinished(first, tuple(TaskReport(one) for one in versions(2, first))))
+    assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(3, 3)]
+    after = coordinator.handle(PassFinished(second, tuple(TaskReport(one) for one in versions(3, second))))
+    assert after == []
+    assert coordinator.state.live is None
+    after = coordinator.handle(Published(1, 2))
+    assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(4, 5)]
+
+
+def test_a_restart_replays_from_the_checkpoint_and_publishes_only_what_is_new() -> None:
+    coordinator = Coordinator(GRAPH, SETTINGS, retain=[A])
+    stored = StoredCheckpoint(4, versions(4, PassId(1, 2)))
+    assert coordinator.handle(Started(2, NODES, stored, 7, 6)) == [
+        Restore(4, stored.versions, PLACEMENT, 1),
+        LogBatches(8, 2, 1),
+    ]
+    replay = passing(1, 5, 7, stored.versions, epoch=2)
+    assert coordinator.handle(Restored(4, 1)) == [replay]
+    assert coordinator.handle(finished(replay)) == [Publish(PassId(2, 1), 7, 7, 1)]
+
+
+def test_a_replay_of_published_batches_publishes_nothing() -> None:
+    coordinator = Coordinator(GRAPH, SETTINGS, retain=[A])
+    coordinator.handle(Started(2, NODES, None, 2, 2))
+    replay = passing(1, 1, 2, INITIAL, epoch=2)
+    assert coordinator.handle(finished(replay)) == []
+    assert coordinator.state.published == coordinator.state.finished == 2
+
+
+def test_a_restore_is_tried_again_a_bounded_number_of_times() -> None:
+    coordinator = Coordinator(GRAPH, SETTINGS, retain=[A])
+    stored = StoredCheckpoint(4, versions(4, PassId(1, 2)))
+    coordinator.handle(Started(2, NODES, stored, 7, 6))
+    assert coordinator.handle(RestoreFailed(4, 1, "torn")) == [Restore(4, stored.versions, PLACEMENT, 2)]
+    assert coordinator.handle(RestoreFailed(4, 2, "torn")) == [
+        Stop(Outcome.FAILED, "checkpoint 4 was not restored in 2 attempts: torn", resumable=True)
+    ]
+
+
+def test_code_of_an_operator_that_raises_stops_the_run_at_once() -> None:
+    coordinator, order = running()
+    failure = OperatorRaised("b", B, 2, "KeyError: 'speed'")
+    reason = "operator 'b' raised in task b[0], batch 2: KeyError: 'speed'; correct the operator and start again"
+    assert coordinator.handle(PassFailed(order.pass_id, failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [SourceUnreadable("a", 1, "timeout"), DeadlinePassed(9.0), Refused(A, "wrong node"), JobFailed("stage 3")],
+)
+def test_a_passing_cause_is_tried_again_from_the_same_heads_under_a_new_id(failure: PassFailure) -> None:
+    coordinator, order = running()
+    assert coordinator.handle(PassFailed(order.pass_id, failure)) == [passing(2, 1, 3, INITIAL, attempt=2)]
+    reason = f"batches 1 to 3 did not pass in 2 attempts; last cause: {failure}"
+    assert coordinator.handle(PassFailed(PassId(1, 2), failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
+
+
+def test_attempts_are_counted_anew_after_a_success() -> None:
+    coordinator, order = running(5)
+    coordinator.handle(PassFailed(order.pass_id, JobFailed("x")))
+    coordinator.handle(finished(passing(2, 1, 3, INITIAL)))
+    again = coordinator.handle(PassFailed(PassId(1, 3), JobFailed("x")))
+    assert again == [passing(4, 4, 4, versions(3, PassId(1, 2)), attempt=2)]
+
+
+def test_a_pass_without_the_report_of_a_task_has_failed() -> None:
+    coordinator, order = running()
+    short = PassFinished(order.pass_id, finished(order).reports[:1])
+    assert coordinator.handle(short) == [passing(2, 1, 3, INITIAL, attempt=2)]
+
+
+def test_reports_of_a_failed_pass_that_come_late_are_ignored() -> None:
+    coordinator, order = running()
+    coordinator.handle(PassFailed(order.pass_id, DeadlinePassed(9.0)))
+    assert coordinator.handle(finished(order)) == []
+    assert coordinator.handle(PassFailed(order.pass_id, DeadlinePassed(9.0))) == []
+    assert coordinator.log[-1].ignored == "this pass is not live"
+    assert coordinator.state.finished == 0
+    assert coordinator.handle(finished(passing(2, 1, 3, INITIAL)))[0] == Publish(PassId(1, 2), 1, 3, 1)
+
+
+def test_answers_that_come_twice_are_ignored() -> None:
+    coordinator, order = running()
+    assert coordinator.handle(BatchesLogged(1, 3)) == []
+    coordinator.handle(finished(order))
+    assert coordinator.handle(finished(order)) == []
+    coordinator.handle(Published(1, 3))
+    assert coordinator.handle(Published(1, 3)) == []
+    assert coordinator.handle(Started(2, NODES, None, 0, 0)) == []
+    assert coordinator.handle(CheckpointStored(3, 1)) == []
+    assert coordinator.handle(LoadMeasured({A: 0.5})) == []
+
+
+def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> None:
+    coordinator, order = running()
+    coordinator.handle(finished(order))
+    assert coordinator.handle(LoggingFailed(4, 1, "down")) == [LogBatches(4, 5, 2)]
+    assert coordinator.handle(PublishFailed(1, 3, 1, "full")) == [Publish(PassId(1, 1), 1, 3, 2)]
+    assert coordinator.handle(PublishFailed(1, 3, 1, "full")) == []
+    assert coordinator.handle(PublishFailed(1, 3, 2, "full")) == [
+        Stop(Outcome.FAILED, "results of batches 1 to 3 were not published in 2 attempts: full", resumable=True)
+    ]
+
+
+def test_a_checkpoint_that_cannot_be_stored_stops_the_run_after_bounded_attempts() -> None:
+    coordinator, order = running(5)
+    coordinator.handle(finished(order))
+    coordinator.handle(finished(passing(2, 4, 4, INITIAL)))
+    coordinator.handle(Published(1, 3))
+    coordinator.handle(Published(4, 4))
+    stored = versions(4, PassId(1, 2))
+    assert coordinator.handle(CheckpointFailed(4, 1, "no space")) == [StoreCheckpoint(4, stored, 2)]
+    assert coordinator.handle(CheckpointFailed(4, 2, "no space")) == [
+        CancelPass(PassId(1, 3)),
+        Stop(Outcome.FAILED, "checkpoint 4 was not stored in 2 attempts: no space", resumable=True),
+    ]
+
+
+def test_a_stop_finishes_the_pass_publishes_stores_a_checkpoint_and_ends() -> None:
+    coordinator, order = running(5)
+    assert coordinator.handle(StopRequested("maintenance")) == []
+    assert coordinator.handle(finished(order)) == [Publish(PassId(1, 1), 1, 3, 1)]
+    assert coordinator.handle(StopRequested("again")) == []
+    assert coordinator.handle(Published(1, 3)) == [StoreCheckpoint(3, versions(3, PassId(1, 1)), 1)]
+    assert coordinator.handle(CheckpointStored(3, 1)) == [
+        Trim(4, 0, 1),
+        Stop(Outcome.STOPPED, "maintenance", resumable=True),
+    ]
+
+
+def test_a_stop_before_anything_ran_ends_at_once() -> None:
+    coordinator = Coordinator(GRAPH)
+    assert coordinator.handle(StopRequested()) == [Stop(Outcome.STOPPED, "asked to", resumable=True)]
+    coordinator, _ = fresh()
+    assert coordinator.handle(StopRequested()) == [Stop(Outcome.STOPPED, "asked to", resumable=True)]
+
+
+def test_a_failed_pass_is_not_tried_again_once_a_stop_is_asked_for() -> None:
+    coordinator, order = running()
+    coordinator.handle(StopRequested())
+    assert coordinator.handle(PassFailed(order.pass_id, JobFailed("x"))) == [
+        Stop(Outcome.STOPPED, "asked to", resumable=True)
+    ]
+
+
+def test_ended_sources_finish_the_run() -> None:
+    coordinator, order = running()
+    assert coordinator.handle(BatchesLogged(4, 3, ended=True)) == []
+    assert coordinator.handle(finished(order)) == [Publish(PassId(1, 1), 1, 3, 1)]
+    assert coordinator.handle(Published(1, 3)) == [StoreCheckpoint(3, versions(3, PassId(1, 1)), 1)]
+    assert coordinator.handle(CheckpointStored(3, 1)) == [
+        Trim(4, 0, 1),
+        Stop(Outcome.FINISHED, "the sources have ended", resumable=False),
+    ]
+
+
+def test_a_finished_run_that_is_started_again_finishes_again() -> None:
+    coordinator = Coordinator(GRAPH, SETTINGS)
+    coordinator.handle(Started(2, NODES, StoredCheckpoint(3, versions(3, PassId(1, 1))), 3, 3))
+    assert coordinator.handle(BatchesLogged(4, 3, ended=True)) == [
+        Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
+    ]
+
+
+def test_a_driver_that_lost_its_epoch_stops_by_itself() -> None:
+    coordinator, order = running()
+    assert coordinator.handle(EpochLost(2)) == [
+        CancelPass(order.pass_id),
+        Stop(Outcome.SUPERSEDED, "a newer driver (epoch 2) owns the store", resumable=False),
+    ]
+    assert coordinator.handle(finished(order)) == []
+
+
+def test_a_lost_node_with_tasks_stops_the_run_and_says_why() -> None:
+    coordinator, order = running()
+    assert coordinator.handle(NodesLost(("n9",))) == []
+    assert coordinator.handle(NodesLost(("n2",))) == []  # idle
+    assert coordinator.handle(NodesJoined((Node("n3"),))) == []
+    assert [node.name for node in coordinator.state.nodes] == ["n1", "n3"]
+    reason = "n1 lost, with the state of 2 tasks (a[0] first); start again to go on from the last checkpoint"
+    assert coordinator.handle(NodesLost(("n1",))) == [
+        CancelPass(order.pass_id),
+        Stop(Outcome.FAILED, reason, resumable=True),
+    ]
+
+
+def test_a_pass_that_lost_its_node_stops_the_run() -> None:
+    coordinator, order = running()
+    (stop,) = coordinator.handle(PassFailed(order.pass_id, NodeGone("n1")))
+    assert isinstance(stop, Stop)
+    assert stop.reason.startswith("node n1 was lost")
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Started(1, (), None, 0, 0), "at least one node"),
+        (Started(0, NODES, None, 0, 0), "epochs count from 1"),
+        (Started(1, NODES, StoredCheckpoint(4, versions(4, PassId(1, 1))), 9, 3), "found 4, 3 and 9"),
+        (Started(1, NODES, None, 3, 4), "found 0, 4 and 3"),
+        (Started(1, NODES, StoredCheckpoint(4, versions(4, PassId(1, 1))[:1]), 9, 9), "one version per task"),
+        (Started(1, (Node("n1", slots=1),), None, 0, 0), "slots"),
+    ],
+)
+def test_a_start_that_cannot_go_well_is_refused_with_the_reason(event: Started, text: str) -> None:
+    (stop,) = Coordinator(GRAPH).handle(event)
+    assert isinstance(stop, Stop)
+    assert stop.outcome is Outcome.FAILED
+    assert text in stop.reason
+    assert "\n" not in stop.reason
+
+
+def test_a_driver_that_logs_more_than_it_was_asked_to_is_stopped() -> None:
+    coordinator, _ = fresh()
+    (stop,) = coordinator.handle(BatchesLogged(1, 6))
+    assert stop == Stop(
+        Outcome.FAILED, "a driver logs 1 to 5 batches from 1 on, found through 6: correct the driver", resumable=True
+    )
+
+
+def test_a_story_says_what_happened_to_a_task_and_why() -> None:
+    coordinator, order = running()
+    coordinator.handle(PassFailed(order.pass_id, JobFailed("stage 3")))
+    coordinator.handle(finished(order))
+    assert [(line.number, line.text) for line in coordinator.story(B)] == [
+        (2, "pass 1.1 through batches 1 to 3 on n1 from b[0]@0/0.0, attempt 1"),
+        (3, "pass 1.1 failed: the job failed: stage 3"),
+        (3, "pass 1.2 through batches 1 to 3 on n1 from b[0]@0/0.0, attempt 2"),
+        (4, "pass 1.1 finished: b[0]@3/1.1, 0 rows (ignored: this pass is not live)"),
+    ]
+    with pytest.raises(UnknownTask):
+        coordinator.story(Task("c", 0))
+
+
+def test_the_log_is_bounded() -> None:
+    coordinator = Coordinator(GRAPH, Settings(log_length=3))
+    for _ in range(5):
+        coordinator.handle(LoadMeasured({}))
+    assert [entry.number for entry in coordinator.log] == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"max_attempts": 0}, "max_attempts is at least 1, found 0"),
+        ({"max_batches_ahead": 4}, "max_batches_ahead is above max_batches_per_pass"),
+        ({"checkpoint_every": 0}, "checkpoint_every is at least 1"),
+    ],
+)
+def test_settings_without_sense_are_refused(settings: dict[str, int], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        Settings(**settings)
+
+
+def test_a_deadline_is_a_finite_time() -> None:
+    with pytest.raises(InvalidRequest, match="pass_deadline_s"):
+        Settings(pass_deadline_s=float("inf"))

@@ -1,0 +1,252 @@
+"""Workers without Spark: passes over several nodes in one process give what one batch computation gives."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyarrow import parquet
+
+import tenax as tx
+from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.engine.application import Application
+from tenax.engine.errors import DamagedStore
+from tenax.engine.layout import layout
+from tenax.engine.sources.formats import as_frame
+from tenax.engine.sources.source import Limits, Planned
+from tenax.engine.worker.orders import Bundle, Order, Places, Report, Restored
+from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
+from tenax.engine.worker.steps import Worker
+from tenax.engine.worker.versions import file_name, read_index
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+from tenax.operators.chunks import decode, encode
+
+ROWS = 6_000
+LIMIT = Limits(1_000)
+
+
+def application(folder: Path) -> Application:
+    # elements (2) ─► filter (2) ─► window (3) ─► sums (3, output)
+    #                                  └──► top-local (3) ─► top (1) ─► best (1, output)
+    topology = tx.Topology("toy")
+    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
+    stream = topology.source("rows", source, partitions=2).filter(pl.col("sequence") % 3 > 0)
+    keyed = stream.with_columns((pl.col("sequence") % 7).alias("key")).key_by("key")
+    sums = keyed.window("2s", every="500ms").aggregate(pl.col("value").sum(), parallelism=3, name="window")
+    sums.output("sums", tx.parquet(folder / "sums"))
+    sums.top(2, "value").output("best", tx.parquet(folder / "best"))
+    return topology.build()
+
+
+class Cluster:
+    """Workers of several nodes in this process, and passes over them as Spark would carry them."""
+
+    def __init__(self, one: Application, folder: Path, nodes: int, restored: Restored | None = None) -> None:
+        self.application = one
+        self.graph = TaskGraph(one.topology)
+        homes = [int(self.graph.first[o] + i) % nodes for o, i in self._tasks()]
+        self.names = [f"n{number}" for number in range(nodes)]
+        self.layout = layout(self.graph, self.names, homes)
+        self.places = Places(folder / "nodes", folder)
+        self.workers = [Worker(one, self.places, name, restored) for name in self.names]
+        self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
+        self.positions: dict[str, object] = {}
+        self.batch = 0
+
+    def _tasks(self) -> list[tuple[int, int]]:
+        return [(o, i) for o, one in enumerate(self.graph.operators) for i in range(one.parallelism)]
+
+    def order(self, batches: int, number: int) -> Order:
+        ranges, ended = {}, False
+        for name, source in self.application.sources.items():
+            partitions = self.application.topology.operator(name).parallelism
+            found = []
+            for _ in range(batches):
+                planned = source.plan(self.positions.get(name), partitions, LIMIT, 0)  # type: ignore[arg-type]
+                if isinstance(planned, Planned):
+                    self.positions[name], ended = planned.position, planned.ended
+                    found.append(planned.ranges)
+            ranges[name] = tuple(found)
+        count = len(next(iter(ranges.values())))
+        first = self.batch + 1
+        self.batch += count
+        return Order("run", PassId(1, number), first, self.batch, self.layout, self.heads, ranges, ended)
+
+    def run(self, order: Order) -> list[Report]:
+        bundles: list[list[Bundle]] = [[] for _ in self.names]
+        for level in range(len(order.layout.levels)):
+            sent = [worker.run(order, level, node, bundles[node]) for node, worker in enumerate(self.workers)]
+            bundles = [[sent[source][node] for source in range(len(self.names))] for node in range(len(self.names))]
+        last = [bundle for received in bundles for bundle in received]
+        failures = [failure for bundle in last for failure in bundle.failures]
+        assert not failures, failures[0].trace
+        self.heads = tuple(replace(head, batch=order.last, pass_id=order.pass_id) for head in self.heads)
+        return [report for bundle in last for report in bundle.reports]
+
+
+def results(reports: Sequence[Report], folder: Path) -> dict[str, pl.DataFrame]:
+    """The rows of all staged files, by output."""
+    found: dict[str, list[pl.DataFrame]] = {}
+    for staged in itertools.chain.from_iterable(report.staged for report in reports):
+        if staged.file.name:
+            path = next(folder.rglob(staged.file.name))
+            found.setdefault(staged.output, []).append(as_frame(parquet.read_table(path)))
+    return {name: pl.concat(frames).sort(pl.all()) for name, frames in found.items()}
+
+
+def run_all(folder: Path, nodes: int, batches: int) -> dict[str, pl.DataFrame]:
+    cluster = Cluster(application(folder), folder, nodes)
+    reports: list[Report] = []
+    for number in itertools.count(1):
+        order = cluster.order(batches, number)
+        reports += cluster.run(order)
+        if order.ended:
+            return results(reports, folder)
+    raise AssertionError
+
+
+def expected() -> pl.DataFrame:
+    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
+    planned = source.plan(None, 1, Limits(ROWS), 0)
+    assert isinstance(planned, Planned)
+    rows = source.read(0, planned.ranges[0]).filter(pl.col("sequence") % 3 > 0)
+    half = 500_000
+    pane = rows["ts"].to_physical() // half
+    frames = [
+        rows.with_columns(((pane + 1 + ahead) * half).cast(pl.Datetime("us")).alias("window_end")) for ahead in range(4)
+    ]
+    keyed = pl.concat(frames).with_columns((pl.col("sequence") % 7).alias("key"))
+    return keyed.group_by("key", "window_end").agg(pl.col("value").sum()).sort("window_end", "key")
+
+
+@pytest.mark.parametrize(("nodes", "batches"), [(1, 1), (2, 1), (3, 4), (2, 10)])
+def test_passes_give_what_one_batch_computation_gives(tmp_path: Path, nodes: int, batches: int) -> None:
+    found = run_all(tmp_path, nodes, batches)
+    wanted = expected()
+    sums = found["sums"].sort("window_end", "key")
+    assert sums.select("key", "window_end").equals(wanted.select("key", "window_end"))
+    assert (sums["value"] - wanted["value"]).abs().max() < 1e-6  # type: ignore[operator]
+    best = (
+        wanted.sort("window_end", "value", descending=[False, True]).group_by("window_end", maintain_order=True).head(2)
+    )
+    assert found["best"]["value"].sort().to_list() == pytest.approx(best["value"].sort().to_list())
+
+
+def test_a_pass_of_several_batches_writes_what_single_batches_write(tmp_path: Path) -> None:
+    one, many = run_all(tmp_path / "one", 2, 1), run_all(tmp_path / "many", 2, 3)
+    assert one.keys() == many.keys()
+    assert all(one[name].equals(many[name]) for name in one)
+
+
+def test_a_process_that_knows_nothing_catches_up_from_the_files_of_its_node(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 2)
+    fresh = Cluster(application(tmp_path / "other"), tmp_path / "other", 2)
+    for number in range(1, 6):
+        order = cluster.order(1, number)
+        cluster.workers = [Worker(cluster.application, cluster.places, name) for name in cluster.names]
+        again = results(cluster.run(order), tmp_path)
+        straight = results(fresh.run(fresh.order(1, number)), tmp_path / "other")
+        assert again.keys() == straight.keys()
+        assert all(again[name].equals(straight[name]) for name in again)
+
+
+def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 2)
+    for number in range(1, 4):
+        cluster.run(cluster.order(1, number))
+    homes = cluster.layout.homes
+    parts = {head.task: cluster.workers[home].upload(head, {}) for head, home in zip(cluster.heads, homes, strict=True)}
+    known = {task: {part.segment: part for part in listed} for task, listed in parts.items()}
+    assert parts == {
+        head.task: cluster.workers[home].upload(head, known[head.task])
+        for head, home in zip(cluster.heads, homes, strict=True)
+    }
+    restored = Cluster(cluster.application, tmp_path, 3, Restored(3, parts))
+    restored.heads, restored.positions, restored.batch = cluster.heads, dict(cluster.positions), 3
+    shutil.rmtree(tmp_path / "nodes")
+    restored.run(restored.order(2, 9))
+    assert restored.batch == 5
+
+
+def test_versions_that_nobody_needs_are_deleted(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    for number in range(1, 7):
+        cluster.run(replace(cluster.order(1, number), keep=cluster.batch - 1))
+    states = cluster.workers[0].states
+    task = Task("window", 0)
+    before = set(states.folder(task).glob("*.seg"))
+    states.drop_before(task, cluster.batch)
+    after = set(states.folder(task).glob("*.seg"))
+    assert after < before
+    head = cluster.heads[cluster.graph.number(task)]
+    needed = {one.file for one in read_index(states.folder(task) / file_name(head)).values()}
+    assert needed <= {path.name for path in after}
+
+
+def test_a_damaged_version_is_named(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    cluster.run(cluster.order(1, 1))
+    path = next((tmp_path / "nodes").rglob("window.0/*.seg"))
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(DamagedStore, match=str(path)):
+        read_index(path)
+
+
+def test_an_operator_that_raises_names_itself_its_task_and_the_batch(tmp_path: Path) -> None:
+    def broken(rows: pl.DataFrame) -> pl.DataFrame:
+        if rows["sequence"].max() > 2_000:  # type: ignore[operator]
+            raise ValueError("a bug of the user's")
+        return rows
+
+    topology = tx.Topology("broken")
+    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
+    rows = topology.source("rows", source, partitions=2).map(broken, name="mine")
+    rows.output("all", tx.parquet(tmp_path / "all"))
+    cluster = Cluster(topology.build(), tmp_path, 2)
+    order = cluster.order(5, 1)
+    sent = [worker.run(order, 0, node, []) for node, worker in enumerate(cluster.workers)]
+    (failure,) = sent[0][0].failures
+    assert (failure.kind, failure.operator, failure.batch) == ("operator", "mine", 3)
+    assert failure.task in {"mine[0]", "mine[1]"}
+    assert failure.cause == "ValueError: a bug of the user's"
+    assert "in broken" in failure.trace
+
+
+def test_a_step_refuses_when_a_chunk_is_missing(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    order = cluster.order(1, 1)
+    (bundle,) = cluster.workers[0].run(order, 0, 0, [])
+    bundle.chunks.popitem()
+    (after,) = cluster.workers[0].run(order, 1, 0, [bundle])
+    assert [failure.kind for failure in after.failures] == ["chunk"]
+
+
+def test_retained_outputs_are_what_was_sent(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    retaining = cluster.graph.number(Task("window", 1))
+    order = replace(cluster.order(2, 1), retain=frozenset({retaining}))
+    cluster.run(order)
+    kept = read_outputs(tmp_path / "nodes" / "n0" / "window.1", order.last, order.pass_id)
+    assert {address[2] for address in kept} == {1}
+    assert all(decode(chunk)[0].columns == ["key", "value", "window_start", "window_end"] for chunk in kept.values())
+
+
+def test_retained_outputs_are_dropped_by_batch_and_checked(tmp_path: Path) -> None:
+    chunks = {(3, 0, 1, 5): encode(pl.DataFrame({"a": [1]}), 7)}
+    for batch in (4, 5, 6):
+        write_outputs(tmp_path, batch, PassId(1, 1), chunks)
+    drop_outputs(tmp_path, 5)
+    assert len(list(tmp_path.glob("*.out"))) == 2
+    assert read_outputs(tmp_path, 5, PassId(1, 1)) == chunks
+    path = next(tmp_path.glob("0000000006*"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedStore, match="a chunk matches its checksum"):
+        read_outputs(tmp_path, 6, PassId(1, 1))
