@@ -27,11 +27,13 @@ app = typer.Typer(
     help="""
     Fault-tolerant stream processing: outputs keep coming when machines fail, many at once.
 
-    Describe a topology of operators in a file, and plan how to protect it:
+    Run an application, or describe a topology in a file and plan how to protect it:
 
-      tenax examples                                      where to begin
+      tenax demo                                          a minute of traffic
 
-      tenax describe traffic.yaml --picture traffic.svg   what is in it
+      tenax run app.py --store out/run                    run it; again: go on
+
+      tenax examples                                      topologies to plan with
 
       tenax plan all traffic.yaml --latency 4 --budget 5  how to protect it
 
