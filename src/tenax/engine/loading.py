@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +13,7 @@ from types import ModuleType
 from pyspark import cloudpickle
 
 from tenax.engine.application import Application
-from tenax.errors import InvalidFile
+from tenax.errors import InvalidFile, TenaxError
 
 TOPOLOGY = "topology"
 BUILD = "build"
@@ -41,7 +43,10 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
         raise InvalidFile(
             f"{path}: a variable {TOPOLOGY!r} or a function {BUILD!r} is expected, found neither: add one"
         )
-    application = topology.build() if hasattr(topology, "build") else topology
+    try:
+        application = topology.build() if hasattr(topology, "build") else topology
+    except TenaxError as error:
+        raise InvalidFile(f"{path}: {error}") from None
     if not isinstance(application, Application):
         raise InvalidFile(f"{path}: {TOPOLOGY} is a tenax.Topology, found {type(topology).__name__}: build one")
     return application
@@ -58,14 +63,26 @@ def _executed(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise InvalidFile(f"{path}: not Python: {error.msg} in line {error.lineno}") from None
+    except Exception as error:
+        raise _explained(path, error) from error
     return module
+
+
+def _explained(path: Path, error: Exception) -> InvalidFile:
+    """What went wrong in the user's file, and where."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    where = f", line {lines[-1]}" if lines else ""
+    kind = "" if isinstance(error, TenaxError) else f"{type(error).__name__}: "
+    return InvalidFile(f"{path}{where}: {kind}{' '.join(str(error).split())}")
 
 
 def _built(path: Path, build: object, options: Mapping[str, object]) -> object:
     assert callable(build)
     try:
-        return build(**options)
+        inspect.signature(build).bind(**options)
     except TypeError as error:
-        if "argument" in str(error):
-            raise InvalidFile(f"{path}: {' '.join(str(error).split())}: see its parameters") from None
-        raise
+        raise InvalidFile(f"{path}: {BUILD}(...) does not take these options, {error}: see its parameters") from None
+    try:
+        return build(**options)
+    except Exception as error:
+        raise _explained(path, error) from error

@@ -1,0 +1,66 @@
+"""`tenax run` and `tenax inspect`: what goes wrong before anything starts is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenax.cli.main import run
+
+GOOD = """
+import tenax as tx
+def build(rows=10):
+    topology = tx.Topology("t")
+    topology.source("a", tx.elements(rate=1.0, pace=tx.Pace(rows=rows))).output("b", tx.console())
+    return topology
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        (None, [], "no such file"),
+        ("x = ", [], "not Python: invalid syntax in line 1"),
+        ("\nraise ValueError('broken')", [], "line 2: ValueError: broken"),
+        ("x = 1", [], "a variable 'topology' or a function 'build' is expected"),
+        ("topology = 3", [], "topology is a tenax.Topology, found int"),
+        ("topology = 3", ["rows=1"], "options need a function build(...)"),
+        ("import tenax as tx\ntopology = tx.Topology('t')", [], "has an output, found none"),
+        (GOOD, ["colour=red"], "unexpected keyword argument 'colour'"),
+        (GOOD, ["rows"], "options are written name=value, found 'rows'"),
+        (GOOD, ["--batch", "soon"], "'soon'"),
+        (GOOD, ["--nodes", "0"], "--nodes"),
+        (GOOD, ["--max-rows", "0"], "--max-rows"),
+    ],
+)
+def test_a_mistake_before_the_start_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str | None, words: list[str], expected: str
+) -> None:
+    path = tmp_path / "app.py"
+    if text is not None:
+        path.write_text(text)
+    assert run(["run", str(path), "--store", str(tmp_path / "store"), *words]) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, captured.err
+    assert expected in lines[0]
+
+
+def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["inspect", str(tmp_path)]) == 2
+    assert "a store has a file store.json, found none" in capsys.readouterr().err
+
+
+def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tenax.engine.store.store import Store
+
+    store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
+    store.log_batch(1, {"ranges": {}})
+    store.record_event({"event": "x"})
+    store.close()
+    assert run(["inspect", str(tmp_path / "s"), "--events", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "Store of roads" in out
+    assert "1 to 1" in out
+    assert run(["inspect", str(tmp_path / "s"), "--json"]) == 0
