@@ -40,8 +40,7 @@ def run_command(
     Example: tenax run examples/apps/traffic.py --nodes 2 --store out/traffic
     """
     from tenax.cli.live import LiveView
-    from tenax.control.state import Settings
-    from tenax.engine.driver import Driver, RunSettings
+    from tenax.engine.driver import Driver, RunSettings, control_settings
     from tenax.engine.loading import load_application
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
@@ -52,7 +51,7 @@ def run_command(
         master=master,
         batch_s=microseconds(batch) / 1e6,
         limits=Limits(max_rows),
-        control=Settings(checkpoint_every=checkpoint_every),
+        control=control_settings(checkpoint_every),
     )
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:

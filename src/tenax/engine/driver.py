@@ -41,7 +41,14 @@ from tenax.model.tasks import Task
 POLL_S = 0.2
 LOOK_EVERY_S = 0.5
 MAX_ROWS = 100_000
+MAX_BATCHES_PER_PASS = 5
 MAX_BYTES = 64 * 1024 * 1024
+
+
+def control_settings(checkpoint_every: int = 10) -> Settings:
+    """The coordinator's bounds for a run; passes end at checkpoints, so half an interval wastes none when behind."""
+    per_pass = max(1, min(MAX_BATCHES_PER_PASS, -(-checkpoint_every // 2)))
+    return Settings(checkpoint_every, per_pass, 2 * per_pass + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class RunSettings:
     master: str | None = None
     batch_s: float = 1.0
     limits: Limits = field(default_factory=lambda: Limits(MAX_ROWS, MAX_BYTES))
-    control: Settings = field(default_factory=Settings)
+    control: Settings = field(default_factory=control_settings)
     retain: tuple[Task, ...] = ()
 
 
@@ -121,7 +128,7 @@ class Driver:
             return self._loop(Coordinator(self.graph, self.settings.control, self.settings.retain), pool, session)
         finally:
             self._stopping.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
             if self._session is None:
                 session.stop()
             self.store.close()

@@ -26,12 +26,13 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
     """
     if not path.is_file():
         raise InvalidFile(f"{path}: no such file: name the Python file of your application")
-    folder = str(path.resolve().parent)
+    path = path.resolve()
+    folder = str(path.parent)
     sys.path.insert(0, folder)
     module = _executed(path)
     for one in list(sys.modules.values()):
         file = getattr(one, "__file__", None)
-        if file is not None and Path(file).parent == Path(folder):
+        if file is not None and Path(file).resolve().parent == path.parent:
             cloudpickle.register_pickle_by_value(one)
     topology = getattr(module, TOPOLOGY, None)
     build = getattr(module, BUILD, None)

@@ -141,8 +141,9 @@ class Upload:
         self.versions = versions
         self.known = known
 
-    def __call__(self, partition: int, _: Iterable[int]) -> Iterator[tuple[Task, tuple[SegmentFile, ...]]]:
+    def __call__(self, partition: int, elements: Iterable[int]) -> Iterator[tuple[Task, tuple[SegmentFile, ...]]]:
         """Upload the tasks of this node."""
+        _consume(elements)
         worker = worker_of(self.shipped, self.run, self.names[partition])
         for home, version in zip(self.homes, self.versions, strict=True):
             if home == partition:
@@ -153,5 +154,12 @@ def _itself(number: int) -> int:
     return number
 
 
-def _name_of_node(_: Iterable[int]) -> Iterator[str]:
+def _name_of_node(elements: Iterable[int]) -> Iterator[str]:
+    _consume(elements)
     yield node_here()
+
+
+def _consume(elements: Iterable[int]) -> None:
+    """Read all input: Spark ends a Python worker that leaves some, and a new one takes seconds to warm up."""
+    for _ in elements:
+        pass

@@ -48,6 +48,17 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+# Executors of an embedded cluster would write a dozen lines for every task otherwise.
+LOGGING = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """An executor: its id in this application, and the host it runs on."""
@@ -81,8 +92,8 @@ class Session:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master is None:
-            os.environ["SPARK_HOME"] = str(_own_spark_home(folder))
-        with _errors_to(folder / "spark.log"):
+            os.environ["SPARK_HOME"] = str(own_spark_home(folder))
+        with errors_to(folder / "spark.log"):
             self.context = SparkContext(conf=conf)
         self.context.setLogLevel("OFF")
         if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
@@ -120,14 +131,16 @@ def check_java() -> None:
         raise ClusterFailed("Spark needs Java 17 or 21, found none: install a JRE, for example openjdk-17-jre-headless")
 
 
-def _own_spark_home(folder: Path) -> Path:
+def own_spark_home(folder: Path) -> Path:
     """A SPARK_HOME of links: local clusters write a work folder there, and the installed package must stay clean."""
     home = folder / "spark"
     home.mkdir(exist_ok=True)
     for path in Path(pyspark.__file__).parent.iterdir():
         link = home / path.name
-        if path.name != "work" and not link.is_symlink():
+        if path.name not in {"work", "conf"} and not link.is_symlink():
             link.symlink_to(path)
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf" / "log4j2.properties").write_text(LOGGING)
     return home
 
 
@@ -142,7 +155,7 @@ def _package(folder: Path) -> Path:
 
 
 @contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
+def errors_to(path: Path) -> Iterator[None]:
     """Let the JVM that is started meanwhile write its standard error to a file: it is for developers of Spark."""
     sys.stderr.flush()
     kept = os.dup(2)

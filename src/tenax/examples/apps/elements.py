@@ -2,8 +2,9 @@
 
     pe1 (source) --> pe2 --> pe3 --> pe4 --> pe5 --> pe6 --> pe7 --> pe8 (output)
 
-Run it with `tenax run examples/apps/elements.py`. The command executes this file and calls `build`; a file without
-`build` has a topology called `topology` instead. The results are a folder of Parquet files.
+Run it with `tenax run examples/apps/elements.py`. The command executes this file and calls `build` with the
+arguments that follow the file (`rows=50000`); a file without `build` has a topology called `topology` instead.
+The results are a folder of Parquet files.
 
 It also shows an operator of one's own: subclass `tx.KeyedComputation`, say what the state of a key looks like, and
 write one pure function from rows and state to rows and changes.

@@ -6,8 +6,9 @@
     o4 + o5 --> o8     o5 + o6 --> o9     o6 + o7 --> o10     o4 + o7 --> o11
     o8 + o9 --> o12    o9 + o10 --> o13   o10 + o11 --> o14
 
-Run it with `tenax run examples/apps/hashtags.py`. The command executes this file and calls `build`; a file without
-`build` has a topology called `topology` instead. The results are folders of Parquet files.
+Run it with `tenax run examples/apps/hashtags.py`. The command executes this file and calls `build` with the
+arguments that follow the file (`rows=50000`); a file without `build` has a topology called `topology` instead.
+The results are folders of Parquet files.
 """
 
 from pathlib import Path

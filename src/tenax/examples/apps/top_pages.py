@@ -2,8 +2,9 @@
 
     requests --> slices --> pages --> top of every task --> top of all --> top (output)
 
-Run it with `tenax run examples/apps/top_pages.py`. The command executes this file and calls `build`; a file without
-`build` has a topology called `topology` instead. The results are a folder of Parquet files.
+Run it with `tenax run examples/apps/top_pages.py`. The command executes this file and calls `build` with the
+arguments that follow the file (`rows=50000`); a file without `build` has a topology called `topology` instead.
+The results are a folder of Parquet files.
 """
 
 from pathlib import Path

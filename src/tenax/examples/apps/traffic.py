@@ -5,8 +5,9 @@
                              +--> join --> filter --> jams (output)
     reports --> incidents ---+
 
-Run it with `tenax run examples/apps/traffic.py`. The command executes this file and calls `build`; a file without
-`build` has a topology called `topology` instead. The results are folders of Parquet files.
+Run it with `tenax run examples/apps/traffic.py`. The command executes this file and calls `build` with the
+arguments that follow the file (`rows=50000`); a file without `build` has a topology called `topology` instead.
+The results are folders of Parquet files.
 """
 
 from pathlib import Path

@@ -2,8 +2,9 @@
 
     sources (16) --> o1 (8) --> o2 (4) --> o3 (2) --> o4 (1) --> tree (output)
 
-Run it with `tenax run examples/apps/window_tree.py`. The command executes this file and calls `build`; a file without
-`build` has a topology called `topology` instead. The results are a folder of Parquet files.
+Run it with `tenax run examples/apps/window_tree.py`. The command executes this file and calls `build` with the
+arguments that follow the file (`rows=50000`); a file without `build` has a topology called `topology` instead.
+The results are a folder of Parquet files.
 """
 
 from pathlib import Path
