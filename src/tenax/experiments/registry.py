@@ -39,6 +39,18 @@ def _planner_scale(seed: int, quick: bool, progress: Progress) -> Findings:
     return planner_scale.run(seed, quick, progress)
 
 
+def _peers(seed: int, quick: bool, progress: Progress) -> Findings:
+    from tenax.experiments import peers
+
+    return peers.run(seed, quick, progress)
+
+
+def _overhead(seed: int, quick: bool, progress: Progress) -> Findings:
+    from tenax.experiments import overhead
+
+    return overhead.run(seed, quick, progress)
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A named, reproducible run of a figure."""
@@ -73,6 +85,18 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Time and size that the planners reach",
         "paper 3, Table III, and the costs that the papers state",
         _planner_scale,
+    ),
+    Experiment(
+        "peers",
+        "Throughput, latency and memory against Structured Streaming",
+        "goals of ours; windows as in paper 1's Q2",
+        _peers,
+    ),
+    Experiment(
+        "overhead",
+        "What the engine costs beside the work itself",
+        "goals of ours, on the topology of paper 1, Figure 6",
+        _overhead,
     ),
 )
 

@@ -50,6 +50,8 @@ class Claim:
     ours: float
     unit: str
     over: str
+    whose: str = "paper says"
+    """Who claims it: a paper, or we as a goal."""
 
     @property
     def measured(self) -> str:
@@ -120,7 +122,7 @@ class Result:
         for table in findings.tables:
             lines += [table.title, "", *_aligned(table), ""]
         for claim in findings.claims:
-            lines += _wrapped("paper says:  ", f"{claim.statement}: {claim.paper}")
+            lines += _wrapped(f"{claim.whose}: ".ljust(13), f"{claim.statement}: {claim.paper}")
             lines += _wrapped("we measured: ", f"{claim.measured}, {claim.over}")
             lines.append("")
         for remark in findings.remarks:

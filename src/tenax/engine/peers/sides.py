@@ -1,0 +1,43 @@
+"""How a side of a comparison is told what to measure, and how it tells what it found: one line of JSON each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tenax.engine.store.records import JsonObject
+
+Series: TypeAlias = dict[str, list[float]]
+"""Measurements by name."""
+Step: TypeAlias = Callable[[str], None]
+"""Called after each part of the work, with its name."""
+
+FOUND = "found"
+STEP = "step"
+
+
+def serve(measure: Callable[[JsonObject, Step], Series]) -> None:
+    """Measure what the command line asks for and print the series as the last line."""
+    arguments: JsonObject = json.loads(sys.argv[1])
+    found = measure(arguments, lambda label: print(json.dumps({STEP: label}), flush=True))
+    print(json.dumps({FOUND: found}), flush=True)
+
+
+def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple[float, int]]) -> list[float]:
+    """From the moment that each input batch was complete until its results were committed.
+
+    `done` has, for each commit in order, when it was and how many rows were read by then. Batches that were never
+    committed are left out. O(batches + commits).
+    """
+    found = []
+    commits = iter(done)
+    when, rows = next(commits, (0.0, -1))
+    for number, complete_s in enumerate(appeared_s, start=1):
+        while 0 <= rows < number * batch_rows:
+            when, rows = next(commits, (0.0, -1))
+        if rows < 0:
+            break
+        found.append(when - complete_s)
+    return found
