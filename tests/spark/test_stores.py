@@ -56,6 +56,16 @@ def stopped_after(batch: int, application: Application, store: Path, session: Se
     return driver.run()
 
 
+def test_a_store_named_by_a_relative_path_is_found_by_the_nodes(
+    cluster: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    application = small_tree(Path("out"))
+    finish(application, Path("store"), BATCH, cluster)
+    assert_exact(application)
+    assert newest(tmp_path / "store").files
+
+
 def test_two_runs_of_the_same_batches_are_equal_to_the_byte(cluster: Session, tmp_path: Path) -> None:
     files: list[Sequence[tuple[str, bytes]]] = []
     segments = []

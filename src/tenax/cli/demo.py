@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,13 @@ def demo_command(
     jams = read_committed(out / "jams")
     console = render.console()
     console.print(f"\n[bold]The last of {jams.height:,} jams[/bold] in {out / 'jams'}")
-    rows = [[str(value) for value in row] for row in jams.tail(SHOWN_ROWS).rows()]
+    rows = [[_shown(value) for value in row] for row in jams.tail(SHOWN_ROWS).rows()]
     console.print(render.table("", jams.columns, rows))
     console.print(f"\n[dim]next[/dim] tenax inspect {out / 'store'}    [dim]or[/dim] tenax run --help")
+
+
+def _shown(value: object) -> str:
+    """A value as it fits into a table."""
+    if isinstance(value, float):
+        return render.number(value)
+    return value.strftime("%H:%M:%S") if isinstance(value, datetime) else str(value)

@@ -98,6 +98,7 @@ class Driver:
         self.settings = settings
         self.observer = observer
         self.graph = TaskGraph(application.topology)
+        folder = folder.resolve()  # workers have another working folder
         self.store = Store.open(folder, application.fingerprint())
         self.committers: dict[str, Committer] = {
             name: sink.committer(name, folder, self.store.identity, self.store.epoch)
