@@ -87,6 +87,9 @@ def test_neighbours_agree_with_the_edges(topology: Topology) -> None:
     assert {(u, v) for v in range(len(graph)) for u in graph.producers_of(v)} == edges
     assert {(u, v) for u in range(len(graph)) for v in graph.consumers_of(u)} == edges
     assert all(u < v for u, v in edges)
+    producers, consumers = graph.neighbour_counts()
+    assert producers.tolist() == [len(graph.producers_of(task)) for task in range(len(graph))]
+    assert consumers.tolist() == [len(graph.consumers_of(task)) for task in range(len(graph))]
 
 
 @given(topologies())

@@ -64,6 +64,14 @@ class Stream:
             return range(task * after // before, task * after // before + 1)
         return range(-(-task * after // before), -(-(task + 1) * after // before))
 
+    def consumer_counts(self) -> Ints:
+        """How many consumer tasks each producer task feeds."""
+        return self._counts(self.producers, self.consumers)
+
+    def producer_counts(self) -> Ints:
+        """How many producer tasks feed each consumer task."""
+        return self._counts(self.consumers, self.producers)
+
     def mean(self, values: Floats) -> Floats:
         """The rate-weighted mean of the producers' values, for every consumer; the last axis counts tasks."""
         match self.partitioning:
@@ -99,6 +107,11 @@ class Stream:
         if self.producers < self.consumers:
             return self.parents, np.arange(self.consumers), self.share
         return np.arange(self.producers), self.parents, self.share
+
+    def _counts(self, own: int, other: int) -> Ints:
+        if self.partitioning is Partitioning.FULL:
+            return np.full(own, other, dtype=np.int64)
+        return np.bincount(self.parents, minlength=own) if own < other else np.ones(own, dtype=np.int64)
 
     def _highest(self, values: npt.NDArray[np.generic], before: int, after: int) -> npt.NDArray[np.generic]:
         if self.partitioning is Partitioning.FULL:
@@ -223,6 +236,15 @@ class TaskGraph:
             start = int(self.first[stream.consumer])
             found += [start + consumer for consumer in stream.consumers_of(index)]
         return found
+
+    def neighbour_counts(self) -> tuple[Ints, Ints]:
+        """How many producers and how many consumers each task has. O(tasks + streams)."""
+        producers, consumers = np.zeros(len(self), dtype=np.int64), np.zeros(len(self), dtype=np.int64)
+        for inputs in self.streams:
+            for stream in inputs:
+                producers[self.span(stream.consumer)] += stream.producer_counts()
+                consumers[self.span(stream.producer)] += stream.consumer_counts()
+        return producers, consumers
 
     @cached_property
     def edges(self) -> tuple[Ints, Ints]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.topology import Partitioning
 from tenax.planning.trees import TaskSet, count_part_trees, part_trees
@@ -50,11 +48,7 @@ def classify(graph: TaskGraph) -> Shape:
       operators that produce outputs" can have a full partitioning function, and an operator's is that of its output.)
     - full: every stream is full, or to or from a single task.
     """
-    consumers = np.zeros(len(graph), dtype=np.int64)
-    producers = np.zeros(len(graph), dtype=np.int64)
-    for stream in _streams(graph):
-        consumers[graph.span(stream.producer)] += [len(stream.consumers_of(one)) for one in range(stream.producers)]
-        producers[graph.span(stream.consumer)] += [len(stream.producers_of(one)) for one in range(stream.consumers)]
+    producers, consumers = graph.neighbour_counts()
     if (consumers <= 1).all():
         return Shape.LINE if (producers[consumers > 0] <= 1).all() else Shape.TREE
     outputs = {number for number in range(len(graph.operators)) if graph.is_output[graph.first[number]]}
