@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -62,11 +62,3 @@ class Computation(ABC):
     @abstractmethod
     def step(self, state: State, given: StepInput) -> StepOutput:
         """One batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """How rows of a stream are laid out: the event-time column, and the columns that the next operator is keyed by."""
-
-    time: str | None = None
-    keys: tuple[str, ...] = field(default=())
