@@ -111,39 +111,37 @@ def test_a_logged_batch_runs_at_once_while_the_next_are_logged() -> None:
     assert coordinator.handle(BatchesLogged(4, 5)) == []  # five ahead of what is finished: enough
 
 
-def test_batches_that_wait_run_in_one_pass_that_ends_where_a_checkpoint_is_due() -> None:
+def test_batches_that_wait_run_in_one_pass() -> None:
     coordinator, first = running(5)
     assert first == passing(1, 1, 3, INITIAL)
     assert coordinator.handle(finished(first)) == [
         Publish(PassId(1, 1), 1, 3, 1),
-        passing(2, 4, 4, versions(3, PassId(1, 1))),
+        passing(2, 4, 5, versions(3, PassId(1, 1))),
         LogBatches(6, 3, 1),
     ]
 
 
-def test_a_checkpoint_waits_for_the_results_before_it() -> None:
+def test_a_checkpoint_is_of_the_end_of_the_pass_that_makes_it_due_and_waits_for_the_results_before_it() -> None:
     coordinator, first = running(5)
     coordinator.handle(finished(first))
-    second = passing(2, 4, 4, first.starts)
-    third = passing(3, 5, 5, versions(4, PassId(1, 2)))
-    assert coordinator.handle(finished(second)) == [third]
-    assert coordinator.handle(Published(1, 3)) == [Publish(PassId(1, 2), 4, 4, 1)]
-    assert coordinator.handle(Published(4, 4)) == [StoreCheckpoint(4, versions(4, PassId(1, 2)), 1)]
-    assert coordinator.handle(CheckpointStored(4, 1)) == [Trim(5, 0, 1)]
+    assert coordinator.handle(finished(passing(2, 4, 5, first.starts))) == []
+    assert coordinator.handle(Published(1, 3)) == [Publish(PassId(1, 2), 4, 5, 1)]
+    assert coordinator.handle(Published(4, 5)) == [StoreCheckpoint(5, versions(5, PassId(1, 2)), 1)]
+    assert coordinator.handle(CheckpointStored(5, 1)) == [Trim(6, 0, 1)]
 
 
 def test_the_two_newest_checkpoints_are_kept() -> None:
     coordinator, _ = fresh(8)
-    orders = [(1, 3), (4, 4), (5, 7), (8, 8)]
+    orders = {(1, 3): 0, (4, 6): 6, (7, 8): 8}
     trims: list[Instruction] = []
-    for number, (first, last) in enumerate(orders, 1):
+    for number, ((first, last), checkpoint) in enumerate(orders.items(), 1):
         pass_id = PassId(1, number)
         coordinator.handle(PassFinished(pass_id, tuple(TaskReport(one) for one in versions(last, pass_id))))
         coordinator.handle(Published(first, last))
-        if last % 4 == 0:
-            trims += coordinator.handle(CheckpointStored(last, 1))
-    assert [trim for trim in trims if isinstance(trim, Trim)] == [Trim(5, 0, 1), Trim(9, 4, 5)]
-    assert coordinator.state.kept == (4, 8)
+        if checkpoint:
+            trims += coordinator.handle(CheckpointStored(checkpoint, 1))
+    assert [trim for trim in trims if isinstance(trim, Trim)] == [Trim(7, 0, 1), Trim(9, 6, 7)]
+    assert coordinator.state.kept == (6, 8)
 
 
 def test_passes_wait_when_too_many_results_are_unpublished() -> None:
@@ -197,9 +195,16 @@ def test_code_of_an_operator_that_raises_stops_the_run_at_once() -> None:
     assert coordinator.handle(PassFailed(order.pass_id, failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
 
 
+def test_a_source_that_cannot_be_read_stops_the_run_at_once() -> None:
+    coordinator, order = running()
+    failure = SourceUnreadable("a", 2, "in/b.csv, row 42: rows fit the columns, found 'many': correct the row")
+    reason = f"source 'a' could not be read for batch 2: {failure.cause}; then start again"
+    assert coordinator.handle(PassFailed(order.pass_id, failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
+
+
 @pytest.mark.parametrize(
     "failure",
-    [SourceUnreadable("a", 1, "timeout"), DeadlinePassed(9.0), Refused(A, "wrong node"), JobFailed("stage 3")],
+    [DeadlinePassed(9.0), Refused(A, "wrong node"), JobFailed("stage 3")],
 )
 def test_a_passing_cause_is_tried_again_from_the_same_heads_under_a_new_id(failure: PassFailure) -> None:
     coordinator, order = running()
@@ -213,7 +218,7 @@ def test_attempts_are_counted_anew_after_a_success() -> None:
     coordinator.handle(PassFailed(order.pass_id, JobFailed("x")))
     coordinator.handle(finished(passing(2, 1, 3, INITIAL)))
     again = coordinator.handle(PassFailed(PassId(1, 3), JobFailed("x")))
-    assert again == [passing(4, 4, 4, versions(3, PassId(1, 2)), attempt=2)]
+    assert again == [passing(4, 4, 5, versions(3, PassId(1, 2)), attempt=2)]
 
 
 def test_a_pass_without_the_report_of_a_task_has_failed() -> None:
@@ -258,14 +263,15 @@ def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> N
 def test_a_checkpoint_that_cannot_be_stored_stops_the_run_after_bounded_attempts() -> None:
     coordinator, order = running(5)
     coordinator.handle(finished(order))
-    coordinator.handle(finished(passing(2, 4, 4, INITIAL)))
+    coordinator.handle(finished(passing(2, 4, 5, INITIAL)))
     coordinator.handle(Published(1, 3))
-    coordinator.handle(Published(4, 4))
-    stored = versions(4, PassId(1, 2))
-    assert coordinator.handle(CheckpointFailed(4, 1, "no space")) == [StoreCheckpoint(4, stored, 2)]
-    assert coordinator.handle(CheckpointFailed(4, 2, "no space")) == [
+    coordinator.handle(Published(4, 5))
+    stored = versions(5, PassId(1, 2))
+    coordinator.handle(BatchesLogged(6, 6))
+    assert coordinator.handle(CheckpointFailed(5, 1, "no space")) == [StoreCheckpoint(5, stored, 2)]
+    assert coordinator.handle(CheckpointFailed(5, 2, "no space")) == [
         CancelPass(PassId(1, 3)),
-        Stop(Outcome.FAILED, "checkpoint 4 was not stored in 2 attempts: no space", resumable=True),
+        Stop(Outcome.FAILED, "checkpoint 5 was not stored in 2 attempts: no space", resumable=True),
     ]
 
 

@@ -16,7 +16,8 @@ pass) are ignored and logged as such.
     any        LoggingFailed                  attempt + 1                               LogBatches | Stop failed
     running    PassFinished, all reports      heads move, results wait, maybe due       Publish, RunPass, LogBatches
     running    PassFinished, report missing   as PassFailed                             RunPass
-    running    PassFailed, operator or node                                             Stop failed
+    running    PassFailed, operator or source                                           Stop failed
+    running    PassFailed, node gone                                                    Stop failed
     running    PassFailed, passing cause      attempt + 1, same batches and heads       RunPass with a new id | Stop
     any        Published                      published rises                           Publish, RunPass, a checkpoint
     any        PublishFailed                  attempt + 1                               Publish | Stop failed

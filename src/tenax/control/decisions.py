@@ -66,16 +66,15 @@ def _publish(_run: Run, state: RunState) -> Decision:
 
 
 def _run_pass(run: Run, state: RunState) -> Decision:
-    """The logged batches that wait, up to the next checkpoint: only the end of a pass leaves versions to store."""
+    """The logged batches that wait, up to a bound."""
     if state.phase is not Phase.RUNNING or state.live is not None or state.wrap_up is not None:
         return state, None
     settings, first = run.settings, state.finished + 1
     if state.failed is not None:
         last, attempt = state.failed.last, state.failed.attempt
     else:
-        next_checkpoint = (state.finished // settings.checkpoint_every + 1) * settings.checkpoint_every
         may_wait = state.published + settings.max_unpublished
-        last = min(state.logged, state.finished + settings.max_batches_per_pass, next_checkpoint, may_wait)
+        last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
         attempt = 1
     if last < first:
         return state, None

@@ -19,7 +19,7 @@ KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before
 class Settings:
     """The bounds of a run.
 
-    - `checkpoint_every` batches, at the multiples of that number, a checkpoint is due.
+    - A checkpoint is due at the end of every pass that reaches or passes a multiple of `checkpoint_every` batches.
     - A pass takes at most `max_batches_per_pass` batches: being behind makes passes longer.
     - At most `max_batches_ahead` batches are logged beyond the finished ones, `max_unpublished` finished beyond the
       published ones: being behind does not make queues longer.

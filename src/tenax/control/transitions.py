@@ -24,7 +24,7 @@ from tenax.control.events import (
     Started,
     StopRequested,
 )
-from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused
+from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import (
     KEPT_CHECKPOINTS,
@@ -213,7 +213,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         results = Results(live.pass_id, max(live.first, state.published + 1), live.last)
         unpublished = (*unpublished, results)
     due = state.due
-    if due is None and live.last % run.settings.checkpoint_every == 0:
+    every = run.settings.checkpoint_every
+    if due is None and live.last // every > state.finished // every:  # a pass may go beyond the multiple
         due = Upload(live.last, heads)
     return replace(state, heads=heads, finished=live.last, live=None, failed=None, unpublished=unpublished, due=due)
 
@@ -226,6 +227,9 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
     match failure:
         case OperatorRaised():
             return failed(over, f"{failure}; correct the operator and start again")
+        case SourceUnreadable():
+            # Reading a logged range is as pure as a step: it fails again until somebody does what the cause asks for.
+            return failed(over, f"{failure}; then start again")
         case NodeGone():
             return failed(
                 over, f"{failure}, with the state of its tasks; start again to go on from the last checkpoint"

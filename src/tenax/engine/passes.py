@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark import RDD, Broadcast, SparkContext
-from pyspark.serializers import BatchedSerializer, CPickleSerializer, PairDeserializer
+from pyspark.core.rdd import _load_from_socket, _wrap_function
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer, pack_long
 
 from tenax.control.versions import Version
 from tenax.engine.errors import ClusterFailed
-from tenax.engine.session import NodeInfo
+from tenax.engine.session import NODE_SLOTS, NodeInfo
 from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.worker.orders import Bundle, Failure, Order, Report
-from tenax.engine.worker.process import node_here, worker_of
+from tenax.engine.worker.process import ORDER, node_here, order_here, packed, worker_of
 from tenax.model.tasks import Task
 
-Packed = tuple[int, Bundle]
 Known = Mapping[Task, Mapping[str, SegmentFile]]
 """What the store holds already, by task and segment."""
 
@@ -26,7 +27,8 @@ class PassRunner:
 
     - A stage has one partition per node. Its Spark task sends exactly one bundle to each partition of the next stage,
       so bundles can be zipped with anchors: elements whose preferred location pins the partition to its node.
-    - Anchors are built once per placement, because every element costs a call into the JVM.
+    - What does not change from pass to pass is made once, because every call into the JVM costs: anchors, and the
+      function of each stage. The order of a pass travels as a property of its job.
     """
 
     def __init__(self, context: SparkContext, shipped: Broadcast[bytes], nodes: Sequence[NodeInfo]) -> None:
@@ -35,16 +37,20 @@ class PassRunner:
         self.nodes = tuple(nodes)
         self._first = self._anchors(1)
         self._later = self._anchors(len(self.nodes))
+        jvm: Any = context._jvm
+        self._python_rdd, self._pairs = jvm.PythonRDD, jvm.PairwiseRDD
+        self._partitioner = jvm.PythonPartitioner(len(self.nodes), 0)
+        self._functions: dict[tuple[int, bool], Any] = {}
 
     def run(self, order: Order) -> list[Report] | Failure:
         """Run a pass to its end: the reports of all tasks, or why it failed."""
         self.context.setJobGroup(str(order.pass_id), f"batches {order.first} to {order.last}", interruptOnCancel=True)
-        levels = len(order.layout.levels)
-        rdd: RDD[Packed] = self._first.mapPartitionsWithIndex(Stage(self.shipped, order, 0))
-        for level in range(1, levels):
-            rdd = self._pinned(rdd).mapPartitionsWithIndex(Stage(self.shipped, order, level))
+        self.context.setLocalProperty(ORDER, packed(order))
+        rdd = self._chain(len(order.layout.levels))
         try:
-            last = [bundle for _, bundle in rdd.collect()]
+            served = self._python_rdd.collectAndServe(rdd)
+            with _load_from_socket(served, NoOpSerializer()) as stream:
+                last: list[Bundle] = [pickle.loads(data) for data in stream]  # written by this run's own workers
         finally:
             self._clean(rdd)
         failures = [failure for bundle in last for failure in bundle.failures]
@@ -57,8 +63,12 @@ class PassRunner:
         self.context._jsc.sc().cancelJobGroupAndFutureJobs(pass_id)
 
     def identify(self) -> tuple[str, ...]:
-        """The names of the nodes, in the order of their partitions, as their own workers tell."""
-        names = tuple(self._first.mapPartitions(_name_of_node).collect())
+        """The names of the nodes, in the order of their partitions, as their own workers tell.
+
+        Asks as many workers of each node as can work at once, so that later none has to start up first.
+        """
+        asked = self._anchors(1, copies=NODE_SLOTS).mapPartitions(Introduction(self.shipped))
+        names = tuple(asked.collect())[: len(self.nodes)]
         if len(set(names)) < len(self.nodes):
             raise ClusterFailed(f"every node runs its own partition, found {names}: is something else on this cluster?")
         return names
@@ -70,20 +80,33 @@ class PassRunner:
         job = Upload(self.shipped, run, tuple(names), tuple(homes), tuple(versions), known)
         return dict(self._first.mapPartitionsWithIndex(job).collect())
 
-    def _pinned(self, rdd: RDD[Packed]) -> RDD[tuple[int, Packed]]:
-        """The bundles of a stage, delivered to the nodes they are for."""
-        shuffled = rdd.partitionBy(len(self.nodes), _itself)
-        zipped = self._later._jrdd.zip(shuffled._jrdd)
-        serializer = PairDeserializer(self._later._jrdd_deserializer, shuffled._jrdd_deserializer)
-        return RDD(zipped, self.context, serializer)
+    def _chain(self, levels: int) -> Any:
+        """The stages of a pass, each delivered to the nodes of the next."""
+        given, rdd = self._first._jrdd.rdd(), None
+        for level in range(levels):
+            if rdd is not None:
+                delivered = self._python_rdd.valueOfPair(
+                    self._pairs(rdd).asJavaPairRDD().partitionBy(self._partitioner)
+                )
+                given = self._later._jrdd.zip(delivered).rdd()
+            rdd = self._python_rdd(given, self._function(level, level == levels - 1), True, False)
+        return rdd
 
-    def _anchors(self, elements: int) -> RDD[int]:
-        """An RDD with one partition per node, pinned there, of so many elements each."""
+    def _function(self, level: int, last: bool) -> Any:
+        """The Python function of a stage as the JVM holds it; raw bytes go in and out."""
+        if (level, last) not in self._functions:
+            raw = NoOpSerializer()
+            given = PairDeserializer(raw, raw) if level else raw
+            self._functions[level, last] = _wrap_function(self.context, Stage(self.shipped, level, last), given, raw)
+        return self._functions[level, last]
+
+    def _anchors(self, elements: int, copies: int = 1) -> RDD[int]:
+        """An RDD with some partitions per node, pinned there, of so many elements each."""
         jvm: Any = self.context._jvm
         convert = jvm.scala.jdk.javaapi.CollectionConverters.asScala
         data, places = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
         pickled = CPickleSerializer()
-        for number, node in enumerate(self.nodes):
+        for number, node in enumerate(self.nodes * copies):
             for _ in range(elements):
                 data.add(pickled.dumps([number]))
             preferred = jvm.java.util.ArrayList()
@@ -92,34 +115,37 @@ class PassRunner:
         tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
         by_partition = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(places)
         made = jvm.org.apache.spark.rdd.ParallelCollectionRDD(
-            self.context._jsc.sc(), convert(data).toSeq(), len(self.nodes), by_partition, tag
+            self.context._jsc.sc(), convert(data).toSeq(), len(self.nodes) * copies, by_partition, tag
         )
         wrapped = jvm.org.apache.spark.api.java.JavaRDD(made, tag)
         return RDD(wrapped, self.context, BatchedSerializer(CPickleSerializer(), 1))
 
-    def _clean(self, rdd: RDD[Packed]) -> None:
+    def _clean(self, rdd: Any) -> None:
         """Delete the shuffle files of a pass now: Spark would keep them until its own garbage collection."""
         self.context.setJobGroup("", "")
-        rdd._jrdd.rdd().cleanShuffleDependencies(False)
+        rdd.cleanShuffleDependencies(False)
 
 
 class Stage:
-    """One level of a pass as Spark runs it: a function that is pickled with the ids of a pass and nothing more."""
+    """One level of a pass as Spark runs it; the order of the pass is a property of the job."""
 
-    def __init__(self, shipped: Broadcast[bytes], order: Order, level: int) -> None:
+    def __init__(self, shipped: Broadcast[bytes], level: int, last: bool) -> None:
         self.shipped = shipped
-        self.order = order
         self.level = level
+        self.last = last
 
-    def __call__(self, partition: int, elements: Iterable[Any]) -> Iterator[Packed]:
-        """Step the tasks of this level on this node."""
-        received = [element[1][1] for element in elements if isinstance(element, tuple)]
-        worker = worker_of(self.shipped, self.order.run, self.order.layout.nodes[partition])
-        sent = worker.run(self.order, self.level, partition, received)
-        if self.level == len(self.order.layout.levels) - 1:
-            yield partition, sent[partition]
-        else:
-            yield from enumerate(sent)
+    def __call__(self, partition: int, elements: Iterable[Any]) -> Iterator[bytes]:
+        """Step the tasks of this level on this node; destination and bundle in turn, or the last bundle alone."""
+        received: list[Bundle] = [pickle.loads(one[1]) for one in elements if self.level]
+        order = order_here()
+        worker = worker_of(self.shipped, order.run, order.layout.nodes[partition])
+        sent = worker.run(order, self.level, partition, received)
+        if self.last:
+            yield pickle.dumps(sent[partition], pickle.HIGHEST_PROTOCOL)
+            return
+        for destination, bundle in enumerate(sent):
+            yield pack_long(destination)
+            yield pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL)
 
 
 class Upload:
@@ -150,13 +176,17 @@ class Upload:
                 yield version.task, worker.upload(version, self.known.get(version.task, {}))
 
 
-def _itself(number: int) -> int:
-    return number
+class Introduction:
+    """The first job of a run: every Python worker loads what it will need and says where it is."""
 
+    def __init__(self, shipped: Broadcast[bytes]) -> None:
+        self.shipped = shipped
 
-def _name_of_node(elements: Iterable[int]) -> Iterator[str]:
-    _consume(elements)
-    yield node_here()
+    def __call__(self, elements: Iterable[int]) -> Iterator[str]:
+        """The name of this node."""
+        _consume(elements)
+        len(self.shipped.value)  # fetched now, not with the first pass
+        yield node_here()
 
 
 def _consume(elements: Iterable[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import os
 import pickle
@@ -9,10 +10,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import Broadcast
+from pyspark import Broadcast, TaskContext
 
 from tenax.engine.application import Application
-from tenax.engine.worker.orders import Places, Restored
+from tenax.engine.worker.orders import Order, Places, Restored
 from tenax.engine.worker.steps import Worker
 
 
@@ -28,6 +29,8 @@ class Shipped:
 class WrongNode(Exception):
     """A stage runs on another node than planned."""
 
+
+ORDER = "tenax.order"  # the property of a Spark job that holds the order of its pass
 
 _workers: dict[str, Worker] = {}
 
@@ -57,3 +60,17 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
         _workers[run] = Worker(sent.application, sent.places, node, sent.restored)
         gc.freeze()  # the stock worker collects everything after every task; what is here will stay
     return _workers[run]
+
+
+def packed(order: Order) -> str:
+    """An order as a property of a job."""
+    return base64.b64encode(pickle.dumps(order, pickle.HIGHEST_PROTOCOL)).decode()
+
+
+def order_here() -> Order:
+    """The order of the pass that this Spark task belongs to."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(ORDER) if context is not None else None
+    assert text is not None, "stages run inside passes"
+    order: Order = pickle.loads(base64.b64decode(text))  # written by this run's own driver
+    return order
