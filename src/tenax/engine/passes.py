@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark import RDD, Broadcast, SparkContext
-from pyspark.core.rdd import _load_from_socket, _wrap_function
+from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer, pack_long
+from pyspark.util import _load_from_socket
 
 from tenax.control.versions import Version
 from tenax.engine.errors import ClusterFailed

@@ -44,6 +44,20 @@ class Work:
     staged: list[Staged] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a pass on this node: what its tasks have done, found and sent so far.
+
+    `staying` are the streams of its operators whose chunks stay in this process.
+    """
+
+    order: Order
+    work: Mapping[int, Work]
+    inbox: dict[Address, Chunk]
+    sent: Sequence[Bundle]
+    staying: frozenset[Stream]
+
+
 class StepFailed(Exception):
     """A step could not be done; carries why."""
 
@@ -94,16 +108,20 @@ class Worker:
         return self.states.upload(version, known)
 
     def _run_level(self, order: Order, level: int, node: int, inbox: dict[Address, Chunk], sent: list[Bundle]) -> None:
+        operators = order.layout.levels[level]
         tasks = [
             task
-            for operator in order.layout.levels[level]
+            for operator in operators
             for task in range(self.graph.first[operator], self.graph.first[operator + 1])
             if order.layout.homes[task] == node
         ]
+        leaving = [stream for operator in operators for stream in self.graph.consumers[operator]]
+        staying = frozenset(stream for stream in leaving if stays(self.graph, stream, order.layout.homes))
         work = {task: self._begin(task, order.starts[task]) for task in tasks}
+        here = Level(order, work, inbox, sent, staying)
         for batch in range(order.first, order.last + 1):
             for task in tasks:
-                self._step(order, task, batch, work, inbox, sent)
+                self._step(here, task, batch)
         for task in tasks:
             sent[node].reports.append(self._finish(order, task, work[task]))
 
@@ -115,8 +133,10 @@ class Worker:
 
     def _finish(self, order: Order, task: int, work: Work) -> Report:
         computation = self.computations[self.graph.operator_of[task]]
+        version = Version(self.graph.task(task), order.last, order.pass_id)
+        if task in order.retain:
+            drop_outputs(self.states.folder(version.task), order.retained_before)
         if not computation.stateless:
-            version = Version(self.graph.task(task), order.last, order.pass_id)
             self.states.save(version, work.held.index, work.held.state)
             if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
                 self.states.drop_before(version.task, order.keep)
@@ -131,17 +151,9 @@ class Worker:
             tuple(work.staged),
         )
 
-    def _step(
-        self,
-        order: Order,
-        task: int,
-        batch: int,
-        level: Mapping[int, Work],
-        inbox: dict[Address, Chunk],
-        sent: list[Bundle],
-    ) -> None:
+    def _step(self, level: Level, task: int, batch: int) -> None:
         started = time.perf_counter()
-        work = level[task]
+        order, work = level.order, level.work[task]
         operator = int(self.graph.operator_of[task])
         index = task - int(self.graph.first[operator])
         computation = self.computations[operator]
@@ -154,25 +166,25 @@ class Worker:
                 output, watermark, late, rows_in = made.output, made.watermark_us, made.late.height, made.rows
                 self._stage(order, late_output(name), index, batch, made.late, work)
             else:
-                frames, watermark = self._inputs(operator, task, index, batch, inbox)
+                frames, watermark = self._inputs(operator, task, index, batch, level.inbox)
                 output = computation.step(work.held.state, StepInput(frames, watermark, batch))
                 late, rows_in = 0, sum(frame.height for frame in frames)
             self._stage(order, name, index, batch, output.rows, work)
+            chunks = self._send(level, operator, index, batch, output.rows, watermark)
+        except StepFailed:
+            raise
         except Exception as error:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
-        chunks = self._send(order, operator, index, batch, output.rows, watermark, inbox)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
         for address, chunk in chunks.items():
             home = order.layout.homes[address[0]]
-            if home == order.layout.homes[task] and address[0] in level:
-                inbox[address] = chunk
+            if home == order.layout.homes[task] and address[0] in level.work:
+                level.inbox[address] = chunk
             else:
-                sent[home].chunks[address] = chunk
+                level.sent[home].chunks[address] = chunk
         if task in order.retain:
-            folder = self.states.folder(self.graph.task(task))
-            write_outputs(folder, batch, order.pass_id, chunks)
-            drop_outputs(folder, order.retained_before)
+            write_outputs(self.states.folder(self.graph.task(task)), batch, order.pass_id, chunks)
         work.rows_in += rows_in
         work.rows_out += output.rows.height
         work.late += late
@@ -204,32 +216,31 @@ class Worker:
         return tuple(frames), watermark
 
     def _send(
-        self,
-        order: Order,
-        operator: int,
-        index: int,
-        batch: int,
-        rows: pl.DataFrame,
-        watermark_us: int,
-        inbox: dict[Address, Chunk],
+        self, level: Level, operator: int, index: int, batch: int, rows: pl.DataFrame, watermark_us: int
     ) -> dict[Address, bytes]:
         """A chunk for every consumer task; where it stays in this process it goes there as it is, unless retained."""
         chunks: dict[Address, bytes] = {}
-        task = int(self.graph.first[operator]) + index
+        retained = int(self.graph.first[operator]) + index in level.order.retain
         for stream in self.graph.consumers[operator]:
             number = self.graph.streams[stream.consumer].index(stream)
             first = int(self.graph.first[stream.consumer])
-            if stays(self.graph, stream, order.layout.homes) and task not in order.retain:
-                inbox[first + index, number, index, batch] = (rows, watermark_us)
-                continue
             consumers = stream.consumers_of(index)
-            for consumer, part in zip(consumers, self._parts(stream, consumers, rows), strict=True):
-                chunks[first + consumer, number, index, batch] = encode(part, watermark_us)
+            try:
+                parts = self._parts(stream, consumers, self.computations[stream.consumer].combined(number, rows))
+            except Exception as error:  # rows that do not fit their consumer: it is the one that says so
+                name = self.graph.operators[stream.consumer].name
+                raise StepFailed(_failure(error, name, self.names[first + consumers[0]], batch)) from error
+            if stream in level.staying and not retained:
+                level.inbox[first + index, number, index, batch] = (parts[0], watermark_us)
+                continue
+            for consumer, chunk in zip(consumers, _chunks(parts, watermark_us), strict=True):
+                chunks[first + consumer, number, index, batch] = chunk
         return chunks
 
     def _parts(self, stream: Stream, consumers: range, rows: pl.DataFrame) -> list[pl.DataFrame]:
-        if len(consumers) == 1:
-            return [rows]
+        """The rows for each consumer task."""
+        if len(consumers) == 1 or not rows.height:
+            return [rows] * len(consumers)
         producer, consumer = (self.graph.operators[one] for one in (stream.producer, stream.consumer))
         key = (stream.consumer, consumers.start, consumers.stop)
         if key not in self._owners:
@@ -241,6 +252,13 @@ class Worker:
     def _computation(self, name: str) -> Computation:
         source = self.application.sources.get(name)
         return self.application.computations[name] if source is None else SourceComputation(source)
+
+
+def _chunks(parts: Sequence[pl.DataFrame], watermark_us: int) -> list[bytes]:
+    """The chunks of parts of one frame: those without rows are alike and made once."""
+    empty = next((part for part in parts if not part.height), None)
+    nothing = b"" if empty is None else encode(empty, watermark_us)
+    return [encode(part, watermark_us) if part.height else nothing for part in parts]
 
 
 def _encoded(inbox: Mapping[Address, Chunk]) -> dict[Address, bytes]:
