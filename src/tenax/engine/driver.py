@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import queue
 import shutil
 import threading
@@ -12,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-from pyspark import cloudpickle
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
@@ -27,6 +24,7 @@ from tenax.engine.errors import EpochLost
 from tenax.engine.layout import Layout, layout
 from tenax.engine.passes import PassRunner
 from tenax.engine.session import Session
+from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.sinks.sink import Committer, StagedFile
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
@@ -41,14 +39,14 @@ from tenax.model.tasks import Task
 POLL_S = 0.2
 LOOK_EVERY_S = 0.5
 MAX_ROWS = 100_000
-MAX_BATCHES_PER_PASS = 5
+MAX_BATCHES_PER_PASS = 8
 MAX_BYTES = 64 * 1024 * 1024
 
 
 def control_settings(checkpoint_every: int = 10) -> Settings:
-    """The coordinator's bounds for a run; passes end at checkpoints, so half an interval wastes none when behind."""
-    per_pass = max(1, min(MAX_BATCHES_PER_PASS, -(-checkpoint_every // 2)))
-    return Settings(checkpoint_every, per_pass, 2 * per_pass + 1)
+    """The coordinator's bounds for a run; a pass never spans more than a checkpoint's interval."""
+    per_pass = min(MAX_BATCHES_PER_PASS, checkpoint_every)
+    return Settings(checkpoint_every, per_pass, 2 * per_pass + 1, 2 * per_pass + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,7 @@ class Driver:
         observer: Observer,
         session: Session | None = None,
     ) -> None:
+        check_shippable(application)  # before the store is claimed and Spark started
         self.application = application
         self._session = session
         self.settings = settings
@@ -106,6 +105,7 @@ class Driver:
         }
         self.restored = self._restored()
         self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
+        self._renew_batches()
         self._events: queue.Queue[events.Event] = queue.Queue()
         self._results: dict[PassId, dict[tuple[str, int], list[StagedFile]]] = {}
         self._stored = dict(self.restored.segments) if self.restored else {}
@@ -123,7 +123,7 @@ class Driver:
         pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="tenax")
         try:
             shipped = Shipped(self.application, Places(work / "nodes", folder), self.restored)
-            broadcast = session.context.broadcast(cloudpickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL))
+            broadcast = session.context.broadcast(pack(shipped))
             self.runner = PassRunner(session.context, broadcast, session.nodes)
             self.names = self.runner.identify()
             return self._loop(Coordinator(self.graph, self.settings.control, self.settings.retain), pool, session)
@@ -294,6 +294,16 @@ class Driver:
             checkpoint = StoredCheckpoint(self.restored.batch, self._restored_versions)
         nodes = tuple(Node(name) for name in self.names)
         return events.Started(self.store.epoch, nodes, checkpoint, self.planner.logged, self._published)
+
+    def _renew_batches(self) -> None:
+        """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
+        # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
+        checkpoint = 0 if self.restored is None else self.restored.batch
+        committed = max((one.last_batch for one in self.committers.values()), default=0)
+        forgotten = self.planner.renew(checkpoint, max(checkpoint, committed))
+        if forgotten is not None:
+            self.store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})
+            self.observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
 
     def _restored(self) -> Restored | None:
         found = self.store.newest_valid()
