@@ -21,6 +21,7 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
 )
+from tenax.control.outages import settle
 from tenax.control.rounds import gap, next_round
 from tenax.control.run import Run
 from tenax.control.standing import Standing, standing
@@ -35,7 +36,6 @@ from tenax.control.state import (
     RunState,
     Upload,
 )
-from tenax.control.transitions import settle
 from tenax.control.versions import PassId
 from tenax.model.tasks import Task
 
@@ -114,7 +114,10 @@ def _run_live(run: Run, state: RunState) -> Decision:
 def _waits(run: Run, state: RunState, now: Standing) -> bool:
     """Whether live passes stand back for tasks or replicas that are about to be back, or cannot come back otherwise."""
     left = gap(state, now)
-    joining = left is not None and left <= run.settings.join_gap and state.storing is None
+    # Replicas rise before a checkpoint is made: if live passes outran them for ever, none would ever be made.
+    late = state.outage is None and (state.owed or state.due is not None)
+    near = left is not None and (left <= run.settings.join_gap or late or _came_near(run, state))
+    joining = near and state.storing is None
     if state.outage is None:
         return joining
     return (
@@ -125,13 +128,21 @@ def _waits(run: Run, state: RunState, now: Standing) -> bool:
     )
 
 
+def _came_near(run: Run, state: RunState) -> bool:
+    """Whether the last round came near; what a live pass added meanwhile must not keep the join off for ever."""
+    reached = None if state.outage is None else state.outage.gap
+    return reached is not None and reached <= run.settings.join_gap
+
+
 def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
-    """Every copy that is at the front: accurate ones, and tentative ones unless outputs are held."""
-    held = run.settings.outputs is Outputs.HOLD or (state.outage is not None and state.outage.holding)
+    """Every copy that is at the front: accurate ones, and tentative ones unless outputs are held for good.
+
+    During a delay they step as well, else they would not be at the front when it is over; their results are not shown.
+    """
     steps: list[Step] = []
     for number, task in enumerate(state.tasks):
         tainted = bool(now.tainted[number])
-        if tainted and held:
+        if tainted and run.settings.outputs is Outputs.HOLD:
             continue
         for copy, role in ((task.primary, Role.PRIMARY), (task.in_step, Role.REPLICA)):
             start = None if copy is None else copy.front(state.finished)

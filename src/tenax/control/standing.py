@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from tenax.control.instructions import Step
 from tenax.control.run import Run
 from tenax.control.state import RunState
 from tenax.model.graph import Bools, Ints
@@ -21,14 +22,12 @@ class Standing:
     - `level` is the batch of its accurate head; a task below `finished` is behind.
     - `tainted` tasks are behind or without a node, or depend on one that is: they cannot go on accurately.
     - `able` tasks, and all that they depend on, have nodes: those of them that are behind can rise.
-    - `missing` tasks have no version after `finished`, neither accurate nor tentative.
     """
 
     level: Ints
     behind: Bools
     tainted: Bools
     able: Bools
-    missing: Bools
 
     @property
     def whole(self) -> bool:
@@ -47,12 +46,12 @@ def standing(run: Run, state: RunState) -> Standing:
     homeless = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
     behind = level < state.finished
     tainted = run.spread(behind | homeless)
-    fronts = (task.primary is not None and task.primary.front(state.finished) is not None for task in state.tasks)
-    missing = tainted & ~np.fromiter(fronts, dtype=np.bool_, count=len(state.tasks))
-    return Standing(level, behind, tainted, ~run.spread(homeless), missing)
+    return Standing(level, behind, tainted, ~run.spread(homeless))
 
 
-def qualities(run: Run, missing: Bools) -> Mapping[Task, float]:
-    """How good the results of every task with results are while tasks are missing: 1 − its loss of information."""
+def qualities(run: Run, steps: Iterable[Step]) -> Mapping[Task, float]:
+    """How good the results of a pass with these steps are, of every task with results: 1 − its loss of information."""
+    missing = np.ones(len(run.graph), dtype=np.bool_)
+    missing[[run.number[step.task] for step in steps]] = False
     loss = losses(run.graph, missing)
     return {task: float(1.0 - loss[run.number[task]]) for task in run.publishers}

@@ -166,9 +166,9 @@ class Upload:
 class Outage:
     """Since tasks are missing: what it has cost, and how the way back goes.
 
-    - `gap` is how far behind the lowest missing task was when the last round ended, `stalled` in how many rounds in a
-      row that was no less than before.
-    - `holding` is the delay before the first tentative result, not yet over.
+    - `gap` is how far behind the lowest missing task was when the last round since a loss ended, `stalled` in how many
+      rounds in a row that was no less than before.
+    - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
     """
 
     number: int
@@ -215,7 +215,6 @@ class RunState:
     rollbacks: int = 0
 
     published: Mapping[Task, int] = field(default_factory=dict)
-    replayed_through: int = 0
     unpublished: tuple[Results, ...] = ()
     publishing: int | None = None
     publish_attempt: int = 1

@@ -27,27 +27,19 @@ from tenax.control.events import (
 from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
 from tenax.control.homes import place_replicas
 from tenax.control.instructions import (
-    CancelCheckpoint,
-    CancelPass,
-    Instruction,
     Outcome,
     Part,
     PassKind,
-    Promote,
-    RequestNodes,
     RollBack,
     Step,
     Stop,
-    Wake,
 )
+from tenax.control.outages import cancelled, nodes_lost, settle
 from tenax.control.rounds import gap
 from tenax.control.run import Run
-from tenax.control.standing import Standing, qualities, standing
+from tenax.control.standing import qualities, standing
 from tenax.control.state import (
     KEPT_CHECKPOINTS,
-    Backups,
-    Outage,
-    Outputs,
     Phase,
     Results,
     Running,
@@ -96,7 +88,7 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
         case NodesJoined():
             return _nodes_joined(state, event)
         case NodesLost():
-            return _nodes_lost(run, state, event)
+            return nodes_lost(run, state, event)
         case Woken():
             return _woken(state, event)
         case LoadMeasured():
@@ -126,7 +118,6 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         logged=event.logged,
         finished=checkpoint.batch,
         published=published,
-        replayed_through=max(published.values(), default=0),
         kept=(checkpoint,),
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
@@ -195,8 +186,7 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     missing = [step for step in running.steps if (_made(step, running), step.node) not in reported]
     if missing:
         return _pass_failed(run, state, event.pass_id, Refused(missing[0].task, "its report is missing"))
-    before = standing(run, state)
-    results = _results(run, state, running, before)
+    results = _results(run, state, running)
     tasks = list(state.tasks)
     for step in running.steps:
         number = run.number[step.task]
@@ -249,16 +239,19 @@ def _retaining(running: Running) -> dict[Task, list[Step]]:
     return found
 
 
-def _results(run: Run, state: RunState, running: Running, now: Standing) -> list[Results]:
+def _results(run: Run, state: RunState, running: Running) -> list[Results]:
     """What a pass has made for outputs that is neither committed nor waits to be."""
     final: list[Part] = []
     tentative: list[Part] = []
-    quality = qualities(run, now.missing) if any(step.tentative for step in running.steps) else {}
+    held = state.outage is not None and state.outage.holding
+    quality = qualities(run, running.steps) if any(step.tentative for step in running.steps) else {}
     for step in running.steps:
         if step.role is not Role.PRIMARY or step.task not in run.publishers:
             continue
         first = max(running.first, through(state, step.task) + 1)
         if first > running.last:
+            continue
+        if step.tentative and held:
             continue
         if step.tentative:
             tentative.append(Part(step.task, first, running.last, quality[step.task]))
@@ -287,28 +280,11 @@ def _closer(run: Run, state: RunState) -> RunState:
     """Whether a round has brought the missing tasks closer."""
     if state.outage is None:
         return state
-    left = gap(state, standing(run, state))
+    now = standing(run, state)
+    left = 0 if now.whole else gap(state, now)
     before = state.outage.gap
     stalled = state.outage.stalled + 1 if before is not None and left is not None and left >= before else 0
     return replace(state, outage=replace(state.outage, gap=left, stalled=stalled))
-
-
-def settle(run: Run, state: RunState) -> RunState:
-    """Let go of what an outage left behind: tentative versions of tasks that are accurate again, shadows, the outage.
-
-    A task that is accurate and up to date needs no fork; when all are, no shadow is needed either.
-    """
-    now = standing(run, state)
-    tasks = tuple(
-        task if tainted else task.accurate() for task, tainted in zip(state.tasks, now.tainted.tolist(), strict=True)
-    )
-    lagging = any(task.replica is not None and task.replica.head.batch < task.head.batch for task in tasks)
-    if now.whole and not lagging:
-        tasks = tuple(task if task.shadow is None else replace(task, shadow=None) for task in tasks)
-    outage = None if now.whole else state.outage
-    if not now.whole and outage is None:
-        outage = Outage(state.outages + 1)
-    return replace(state, tasks=tasks, outage=outage, outages=outage.number if outage is not None else state.outages)
 
 
 def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure) -> Learned:
@@ -322,8 +298,8 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
             return failed(over, f"{failure}; correct the operator and start again")
         case SourceUnreadable():
             return failed(over, f"{failure}; correct the source and start again")
-        case NodeGone():
-            return _nodes_lost(run, over, NodesLost((failure.node,)))
+        case NodeGone() if any(node.name == failure.node for node in state.nodes):
+            return nodes_lost(run, over, NodesLost((failure.node,)))
     attempt = state.live_attempt if live else state.round_attempt
     if attempt < run.settings.max_attempts:
         return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
@@ -343,7 +319,7 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
         else TaskState(version, None if task.primary is None else Copy(task.primary.node, version, stored=True))
         for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
     )
-    state = _cancelled(
+    state = cancelled(
         replace(
             state,
             tasks=tasks,
@@ -352,23 +328,6 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
         )
     )
     return settle(run, state)
-
-
-def _cancelled(state: RunState) -> RunState:
-    """Without running passes and the checkpoint that is made of versions that may be gone."""
-    notices: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
-    if state.storing is not None:
-        notices.append(CancelCheckpoint(state.storing.batch))
-    return replace(
-        state,
-        live=None,
-        live_attempt=1,
-        round=None,
-        round_attempt=1,
-        due=None,
-        owed=state.owed or state.due is not None,
-        notices=(*state.notices, *notices),
-    )
 
 
 def _published(state: RunState, event: Published) -> Learned:
@@ -438,56 +397,6 @@ def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:
     known = state.gone | {node.name for node in state.nodes}
     new = tuple(node for node in event.nodes if node.name not in known)
     return replace(state, nodes=state.nodes + new, unplaced=True) if new else Ignored("these nodes are known")
-
-
-def _nodes_lost(run: Run, state: RunState, event: NodesLost) -> Learned:
-    lost = {node.name for node in state.nodes if node.name in event.nodes}
-    state = replace(state, gone=state.gone | set(event.nodes))
-    if not lost:
-        return state
-    notices: list[Instruction] = []
-    tasks = []
-    for number, task in enumerate(state.tasks):
-        left = task.without(lost)
-        if task.primary is not None and task.primary.node in lost:
-            left = _bereft(run, state, number, left)
-            if left.primary is not None:
-                notices.append(Promote(run.tasks[number], left.primary.node))
-        tasks.append(left)
-    losses = state.losses + len(lost)
-    correlated = losses >= run.settings.correlated_losses
-    if correlated:
-        notices.append(RequestNodes(len(lost)))
-    state = _cancelled(
-        replace(
-            state,
-            nodes=tuple(node for node in state.nodes if node.name not in lost),
-            tasks=tuple(tasks),
-            losses=losses,
-            alert=state.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
-            unplaced=True,
-            notices=(*state.notices, *notices),
-        )
-    )
-    begins = state.outage is None
-    state = settle(run, state)
-    delay_s = run.settings.tentative_delay_s
-    if begins and state.outage is not None and delay_s and run.settings.outputs is Outputs.TENTATIVE:
-        state = replace(
-            state,
-            outage=replace(state.outage, holding=True),
-            notices=(*state.notices, Wake(delay_s, state.outage.number)),
-        )
-    return state
-
-
-def _bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:
-    """A task that has lost its primary: its replica takes over, if it is of use; a source goes on anywhere."""
-    base = task.head if run.is_source[number] else state.newest.versions[number]
-    replica = task.replica
-    if replica is not None and replica.head.batch >= base.batch:
-        return replace(task, base=base, primary=replica, replica=None, shadow=None)
-    return TaskState(base, retained=task.retained)
 
 
 def _woken(state: RunState, event: Woken) -> Learned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tenax.control import events
 from tenax.engine.application import Application
@@ -27,6 +27,14 @@ class Batch:
     positions: Mapping[str, Json]
     rows: int
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Logged batches that were taken back: from which one on, and what had changed."""
+
+    first: int
+    what: str
 
 
 class BatchPlanner:
@@ -76,9 +84,48 @@ class BatchPlanner:
                 return None
         return events.BatchesLogged(first, last)
 
+    def renew(self, checkpoint: int, bound: int) -> Forgotten | None:
+        """Hold what was logged against what the sources have now; for a driver that starts.
+
+        - Batches up to the checkpoint are never read again.
+        - Results depend on those up to `bound`: they read the same rows again, or the source refuses.
+        - On later ones nothing depends: from the first that would read what has changed, they are planned anew.
+        """
+        kept: dict[int, Batch] = {}
+        forgotten = None
+        for number, batch in sorted(self._batches.items()):
+            what = self._changed(batch) if number > bound else None
+            if what is not None:
+                forgotten = Forgotten(number, what)
+                break
+            kept[number] = self._renewed(batch) if checkpoint < number <= bound else batch
+        if kept:
+            last = kept[max(kept)]
+            positions = {name: self._application.sources[name].resumed(one) for name, one in last.positions.items()}
+            kept[last.number] = replace(last, positions=positions)
+        if kept != self._batches:
+            self._store.replace_batches([LoggedBatch(number, _to_record(batch)) for number, batch in kept.items()])
+            self._batches = kept
+        return forgotten
+
     def forget_before(self, number: int) -> None:
         """Let go of batches that nothing will read again."""
         self._batches = {one: batch for one, batch in self._batches.items() if one >= number}
+
+    def _renewed(self, batch: Batch) -> Batch:
+        ranges = {
+            name: tuple(None if one is None else source.renewed(one) for one in batch.ranges[name])
+            for name, source in self._application.sources.items()
+        }
+        return replace(batch, ranges=ranges)
+
+    def _changed(self, batch: Batch) -> str | None:
+        for name, source in self._application.sources.items():
+            for planned in batch.ranges[name]:
+                what = None if planned is None else source.changed(planned)
+                if what is not None:
+                    return what
+        return None
 
     def _plan(self, number: int) -> Batch | NothingNew:
         before = self._batches.get(number - 1)

@@ -119,6 +119,12 @@ class Session:
                 found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
         return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
 
+    def limit_nodes(self, count: int) -> None:
+        """How many executors the cluster shall keep up: fewer means that lost ones are not replaced, more brings new ones."""
+        jvm = self.context._jvm
+        assert jvm is not None
+        self.context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
+
     def stop(self) -> None:
         """End the context, and with it the embedded cluster."""
         self.context.stop()

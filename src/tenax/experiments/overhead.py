@@ -288,7 +288,7 @@ def window_tree(seed: int, rows: int, results: Path) -> Application:
 def _stages(application: Application) -> int:
     """The stages of a pass if every task that can stay with its producer does."""
     graph = TaskGraph(application.topology)
-    return len(layout(graph, ("one",), (0,) * len(graph)).levels)
+    return len(layout(graph, ("one",), dict.fromkeys(range(len(graph)), (0,))).levels)
 
 
 @dataclass(frozen=True, slots=True)

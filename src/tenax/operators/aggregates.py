@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -16,6 +16,9 @@ ORDERED = frozenset({"first", "last"})
 SPREADS = frozenset({"std", "var"})
 MEANS = frozenset({"mean", *SPREADS})
 COUNTS = frozenset({"count", "len"})
+COUNT = pl.Series(dtype=pl.get_index_type()).dtype
+FLOAT = pl.Float64()  # what means and spreads are, unless a column of nulls says otherwise
+TYPE = "type"  # the part that is this column: only its type counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +27,8 @@ class Aggregate:
 
     - `partial` are expressions over rows, in the order of their event time if the kind is ordered.
     - `merged` are expressions over partials, in the order of arrival; merging merged parts is fine.
-    - `final` is an expression over a merged part, and is cast to the type that Polars itself would give.
+    - `final` is an expression over a merged part, and is cast to the type that Polars itself would give; `result_type`
+      knows it from the types of the parts, and for means and spreads from a column of nulls if it is not Float64.
 
     Nothing is ever subtracted from a sum, so that parts of any age keep their precision.
     """
@@ -91,6 +95,14 @@ class Aggregate:
             whole.alias(self.part("mean")),
             (squares.sum() + between).alias(self.part("squares")),
         ]
+
+    def result_type(self, parts: Mapping[str, pl.DataType]) -> pl.DataType:
+        """The type that Polars gives this aggregate over rows, known from its parts alone."""
+        if self.kind in COUNTS:
+            return COUNT
+        if self.kind in MEANS:
+            return parts.get(self.part(TYPE), FLOAT)
+        return parts[self.part(self.kind)]
 
     def final(self, kind: pl.DataType) -> pl.Expr:
         """From a merged part."""

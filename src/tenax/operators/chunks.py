@@ -66,7 +66,9 @@ def plain(column: pl.Series) -> pl.Series:
         bits = pl.Series(column.name, column.fill_null(False).to_numpy())
         return bits if nulls == 0 else pl.select(pl.when(there).then(bits).alias(column.name)).to_series()
     if nulls == 0:
-        return column
+        # a filter may leave a bitmap without a null in it, which would go into the bytes
+        marked = column.to_arrow(compat_level=LAYOUT).buffers()[0] is not None
+        return column.gather(np.arange(len(column), dtype=np.uint32)) if marked else column
     if nulls == len(column):
         return pl.Series(column.name, [None] * len(column), dtype=column.dtype)
     valid = column.is_not_null().to_numpy()

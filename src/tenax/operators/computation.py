@@ -50,6 +50,7 @@ class Computation(ABC):
     - The cost of a step follows its input, not the size of the state.
     - A computation with `deterministic = False` says that it breaks the first rule; exact replay then refuses it.
     - One with `stateless = True` says that its state is always empty, so that nothing needs to be kept for it.
+    - A step takes rows as their producers send them, or what `combined` makes of them.
     """
 
     deterministic = True
@@ -58,6 +59,14 @@ class Computation(ABC):
     def initial(self) -> State:
         """The state before the first batch."""
         return {}
+
+    def combined(self, number: int, rows: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002
+        """What a producer task may send in place of its rows of a batch for input `number`: fewer that say as much.
+
+        Pure and deterministic to the byte, like a step. The key columns stay, because rows are split by key afterwards,
+        and no row that is sent stands for rows of different keys.
+        """
+        return rows
 
     @abstractmethod
     def step(self, state: State, given: StepInput) -> StepOutput:

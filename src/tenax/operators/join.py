@@ -10,7 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW, WINDOW_END, check_windows
-from tenax.operators.waiting import WaitingRoom, in_order, limits
+from tenax.operators.waiting import Passage, WaitingRoom, in_order
 
 WINDOW_WORD = "window"  # in a list of columns it stands for window_start and window_end
 
@@ -32,14 +32,14 @@ class Join(Computation):
 
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Let the rows of the batch in, join the windows that the watermark completes."""
-        limit = limits(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
-        segments = limit.segments()
+        passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
+        segments = passage.segments()
         sides: list[pl.DataFrame] = []
         for number, rows in enumerate(given.frames, start=1):
             self.check(rows, number)
             room = WaitingRoom(f"input/{number}", WINDOW_END, in_order(WINDOW_END))
             known = rows.filter(pl.col(WINDOW_END).is_not_null()).sort(WINDOW_END, maintain_order=True)
-            taken = room.take(state, known, given.batch, limit)
+            taken = room.take(state, known, given.batch, passage)
             segments |= taken.segments
             sides.append(pl.concat(taken.leaving) if taken.leaving else rows.clear())
         return StepOutput(segments, self.joined(sides))

@@ -127,7 +127,7 @@ def column_hashes(column: pl.Series) -> Hashes:
 
 def integers(column: pl.Series) -> Hashes:
     """The physical values as 64-bit integers, by their bits."""
-    values = column.to_physical().cast(pl.Int64)
+    values = column if column.dtype == pl.Int64 else column.to_physical().cast(pl.Int64)
     return (values.fill_null(0) if values.null_count() else values).to_numpy().view(np.uint64)
 
 

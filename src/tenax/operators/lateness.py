@@ -32,10 +32,14 @@ def admit(rows: pl.DataFrame, time: str, maximum_us: int, allowed_us: int) -> Ad
     So the split does not depend on where batches are cut. Cost: proportional to the rows.
     """
     check_time(rows, time)
-    column = rows[time].to_physical()
-    times = column.fill_null(NO_WATERMARK_US).to_numpy()
+    column = rows[time]
+    missing = column.is_null().to_numpy() if column.null_count() else np.zeros(len(column), np.bool_)
+    filled = column.to_physical().fill_null(NO_WATERMARK_US) if missing.any() else column
+    times = filled.to_numpy().view(np.int64)
     latest = np.maximum.accumulate(np.concatenate([np.array([maximum_us], np.int64), times]))
     # the bound stays where it is when subtracting would pass the smallest number there is
     bounds = np.where(latest >= NO_WATERMARK_US + allowed_us, latest - allowed_us, NO_WATERMARK_US)
-    late = pl.Series((times < bounds[:-1]) | column.is_null().to_numpy())
+    late = (times < bounds[:-1]) | missing
+    if not late.any():
+        return Admission(rows, rows.clear(), int(latest[-1]), int(bounds[-1]))
     return Admission(rows.filter(~late), rows.filter(late), int(latest[-1]), int(bounds[-1]))

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-Node = tuple[int, int]
+PaneNode = tuple[int, int]
 
 
-def name_of(node: Node) -> str:
+def name_of(node: PaneNode) -> str:
     """The name of the segment that holds a node."""
     return f"node/{node[0]}/{node[1]}"
 
 
-def node_of(name: str) -> Node:
+def node_of(name: str) -> PaneNode:
     """The node that a segment holds."""
     _, level, index = name.split("/")
     return int(level), int(index)
 
 
-def last_pane(node: Node) -> int:
+def last_pane(node: PaneNode) -> int:
     """The last pane of a node."""
     level, index = node
     return ((index + 1) << level) - 1
@@ -35,7 +35,7 @@ def top_level(panes: int) -> int:
     return panes.bit_length() - 1
 
 
-def cover(start: int, end: int) -> Iterator[Node]:
+def cover(start: int, end: int) -> Iterator[PaneNode]:
     """The largest nodes that make up the panes from start to before end, in order: at most two of each level."""
     while start < end:  # ends: start grows by at least 1
         level = (end - start).bit_length() - 1
@@ -65,7 +65,7 @@ def closing(nodes: Collection[str], panes: int, before: int | None, now: int) ->
     return ends_of(map(node_of, nodes), panes, before, now)
 
 
-def ends_of(nodes: Iterable[Node], panes: int, before: int | None, now: int) -> Iterator[int]:
+def ends_of(nodes: Iterable[PaneNode], panes: int, before: int | None, now: int) -> Iterator[int]:
     """The ends of the windows that hold one of these nodes whole: a union of ranges."""
     past = None if before is None else before + 1  # the last end that closed before
     for first, last in sorted((last_pane((level, index)) + 1, (index << level) + panes) for level, index in nodes):
@@ -75,7 +75,7 @@ def ends_of(nodes: Iterable[Node], panes: int, before: int | None, now: int) -> 
         past = end if past is None else max(past, end)
 
 
-def outlived(nodes: Collection[str], panes: int, before: int | None, now: int) -> Iterator[Node]:
+def outlived(nodes: Collection[str], panes: int, before: int | None, now: int) -> Iterator[PaneNode]:
     """The nodes, there or not, that no window to come needs, though it might have needed them before this step.
 
     The next window begins with pane `now` + 2 − panes. A right child is needed until a window begins behind its first

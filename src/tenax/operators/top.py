@@ -10,7 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_windows
-from tenax.operators.waiting import WaitingRoom, limits
+from tenax.operators.waiting import Passage, WaitingRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Top(Computation):
                 raise InvalidRequest(
                     f"top is by columns that are there: {name!r} is not among {rows.columns}; name one"
                 )
-        limit = limits(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
+        passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
         room = WaitingRoom("pending", WINDOW_END, lambda frames: self.best(pl.concat(frames)))
-        taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, limit)
+        taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, passage)
         emitted = self.best(pl.concat(taken.leaving)) if taken.leaving else rows.clear()
-        return StepOutput({**taken.segments, **limit.segments()}, emitted)
+        return StepOutput({**taken.segments, **passage.segments()}, emitted)
 
     def best(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The top of every window and group among these rows, in the order that the class says."""

@@ -19,7 +19,7 @@ class WaitingRoom:
 
     - A segment is sorted by `due`, a column of whole numbers or times: what is due is the front of every segment, found
       by binary search, and comes out in the order of arrival.
-    - Whatever is due at or before the limit of an earlier step has left; the segment stays as it is until nothing in it
+    - Whatever is due up to where an earlier step came has left; the segment stays as it is until nothing in it
       waits any longer.
     - `merge` makes one sorted frame of several, in the order of arrival. Segments are merged so that each is at least
       twice as long as the next newer one: their number is logarithmic in the rows that wait, and a row is merged
@@ -30,18 +30,18 @@ class WaitingRoom:
     due: str
     merge: Callable[[Sequence[pl.DataFrame]], pl.DataFrame]
 
-    def take(self, state: State, rows: pl.DataFrame, batch: int, limits: Limits) -> Taken:
+    def take(self, state: State, rows: pl.DataFrame, batch: int, passage: Passage) -> Taken:
         """Let the rows of a batch in and those that are due out."""
         leaving: list[pl.DataFrame] = []
         staying: list[tuple[str, pl.DataFrame, int]] = []
         for segment in numbered(state, self.name):
             frame = state[segment]
-            start, end = self.bounds(frame, limits)
+            start, end = self.bounds(frame, passage)
             if start < end:
                 leaving.append(frame[start:end])
             if end < frame.height:
                 staying.append((segment, frame, end))
-        start, end = self.bounds(rows, limits)
+        start, end = self.bounds(rows, passage)
         if start < end:
             leaving.append(rows[start:end])
         segments = {segment: frame for segment, frame, _ in staying}
@@ -54,13 +54,13 @@ class WaitingRoom:
             segments[f"{self.name}/{batch}"] = (self.merge(tail) if absorbed else tail[0]).rechunk()
         return Taken(leaving, segments)
 
-    def bounds(self, frame: pl.DataFrame, limits: Limits) -> tuple[int, int]:
+    def bounds(self, frame: pl.DataFrame, passage: Passage) -> tuple[int, int]:
         """Where the rows that have not left begin, and where those that are not due begin."""
         if not frame.height:
             return 0, 0
-        values = frame[self.due].to_physical().to_numpy()
-        start = 0 if limits.before is None else int(np.searchsorted(values, limits.before, "right"))
-        return start, start if limits.now is None else int(np.searchsorted(values, limits.now, "right"))
+        values = frame[self.due].to_numpy().view(np.int64)
+        start = 0 if passage.before is None else int(np.searchsorted(values, passage.before, "right"))
+        return start, start if passage.now is None else int(np.searchsorted(values, passage.now, "right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,17 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Passage:
     """Up to where rows had left before this step, and up to where they leave now; None is nowhere."""
 
     before: int | None
     now: int | None
+
+    @classmethod
+    def of(cls, state: State, now: int | None) -> Passage:
+        """From what the state remembers to where this step could come; it never goes back."""
+        before = next((int(frame[PASSED][0]) for name, frame in state.items() if name.startswith(f"{PASSED}/")), None)
+        return cls(before, max((place for place in (before, now) if place is not None), default=None))
 
     @property
     def moved(self) -> bool:
@@ -86,12 +92,6 @@ class Limits:
     def segments(self) -> dict[str, pl.DataFrame]:
         """The segment that remembers how far this step came."""
         return {} if self.now is None else {f"{PASSED}/{self.now}": pl.DataFrame({PASSED: [self.now]})}
-
-
-def limits(state: State, now: int | None) -> Limits:
-    """What the state remembers, and the limit of this step; a limit never goes back."""
-    before = next((int(frame[PASSED][0]) for name, frame in state.items() if name.startswith(f"{PASSED}/")), None)
-    return Limits(before, max((limit for limit in (before, now) if limit is not None), default=None))
 
 
 def numbered(state: Iterable[str], name: str) -> list[str]:

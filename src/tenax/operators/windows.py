@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tenax.errors import InvalidRequest
-from tenax.operators.aggregates import ORDERED, TIME, Aggregate, result_types, split_aggregates
+from tenax.operators.aggregates import FLOAT, MEANS, ORDERED, TIME, TYPE, Aggregate, result_types, split_aggregates
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.durations import microseconds
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
-from tenax.operators.waiting import WaitingRoom, limits
+from tenax.operators.stateless import collected
+from tenax.operators.waiting import Passage, WaitingRoom
 
-PANE = "tenax.pane"
+PANE = "tenax.pane"  # in what is sent the time at which a pane begins, in a state its number
 MERGED_ROWS = 1_000_000  # windows that close together are merged together up to so many rows, to bound the memory
+KNOWN_COLUMNS = 256  # of so many kinds of frames it is remembered what becomes of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +30,11 @@ class Windows(Computation):
 
     - Rows: the keys, the aggregates, `window_start`, `window_end`; only windows with at least one row; sorted by
       (`window_end`, keys). The event time of a result is `window_end` − 1 µs, see `event_time`.
-    - A pane is [index · every, (index + 1) · every). A batch becomes partial aggregates by (pane, key). They wait until
-      the watermark has passed their pane; then the pane is complete and becomes a leaf of a binary tree over the panes.
-      A node is merged from its two children when its last pane is complete; a window is merged from O(log panes) nodes
-      as soon as its last pane is complete.
+    - A pane is [index · every, (index + 1) · every). A batch becomes partial aggregates by (pane, key) before it is
+      sent, so that what travels and waits follows groups, not rows; those of several producers are merged when they
+      leave or when what waits is merged. They wait until the watermark has passed their pane; then the pane is complete
+      and becomes a leaf of a binary tree over the panes. A node is merged from its two children when its last pane is
+      complete; a window is merged from O(log panes) nodes as soon as its last pane is complete.
     - A node stays while a window to come needs it, see `panes`: the tree keeps about as many panes as a window has
       (after Tangwongsan et al., "General incremental sliding-window aggregation", 2015).
     - A row without a time, or of a pane that is already complete, is left out: the source has decided what is late, so
@@ -45,30 +50,38 @@ class Windows(Computation):
     expressions: tuple[pl.Expr, ...]
     aggregates: tuple[Aggregate, ...]
 
+    def combined(self, number: int, rows: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002
+        """The rows by (pane, key), in the order of panes; the types of its columns tell those of the results.
+
+        What is combined already stays as it is.
+        """
+        if PANE in rows.columns:
+            return rows
+        empty = no_partials(self, tuple(rows.columns), tuple(rows.dtypes))
+        if rows[self.time].null_count():
+            rows = rows.drop_nulls(self.time)
+        return self.partials(rows, empty.schema) if rows.height else empty
+
     def step(self, state: State, given: StepInput) -> StepOutput:
-        """Let the rows of the batch in, close what the watermark completes."""
-        rows = given.frames[0]
-        check_time(rows, self.time)
-        for key in self.keys:
-            if key not in rows.columns:
-                raise InvalidRequest(f"a key must be a column: {key!r} is not among {rows.columns}; name one of these")
-        types = result_types(rows, self.aggregates, self.expressions)
+        """Let the partial aggregates of the batch in, close what the watermark completes."""
+        rows = self.combined(0, given.frames[0])
+        nothing = no_results(self, tuple(rows.columns), tuple(rows.dtypes))
         complete = given.watermark_us // self.every_us - 1  # the last pane that ends at the watermark or before
-        limit = limits(state, None if given.watermark_us == NO_WATERMARK_US else complete)
-        room = WaitingRoom("pending", PANE, lambda frames: self.merged(frames).sort(PANE, maintain_order=True))
-        taken = room.take(state, self.partials(rows), given.batch, limit)
+        passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else complete)
+        room = WaitingRoom("pending", PANE, lambda frames: collected(self.merged(frames)))
+        taken = room.take(state, self.arrived(rows), given.batch, passage)
         nodes = {name: frame for name, frame in state.items() if name.startswith("node/")}
         results: list[pl.DataFrame] = []
-        if limit.moved and limit.now is not None:
+        if passage.moved and passage.now is not None:
             nodes |= self.leaves(taken.leaving)
-            self.grow(nodes, limit.before, limit.now)
-            ends = closing(nodes, self.panes, limit.before, limit.now)
-            results = [self.finished(merged, rows, types) for merged in self.closed(nodes, ends)]
-            for node in list(outlived(nodes, self.panes, limit.before, limit.now)):
+            self.grow(nodes, passage.before, passage.now)
+            ends = closing(nodes, self.panes, passage.before, passage.now)
+            results = [self.finished(merged, nothing.schema) for merged in self.closed(nodes, ends)]
+            for node in list(outlived(nodes, self.panes, passage.before, passage.now)):
                 nodes.pop(name_of(node), None)
         return StepOutput(
-            {**taken.segments, **nodes, **limit.segments()},
-            pl.concat(results) if results else self.nothing(rows, types),
+            {**taken.segments, **nodes, **passage.segments()},
+            nothing if not results else results[0] if len(results) == 1 else pl.concat(results),
         )
 
     @property
@@ -76,35 +89,59 @@ class Windows(Computation):
         """How many panes a window has."""
         return self.length_us // self.every_us
 
-    def partials(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The batch by (pane, key), in the order of panes."""
-        rows = rows.filter(pl.col(self.time).is_not_null())
+    def partials(self, rows: pl.DataFrame, types: pl.Schema) -> pl.DataFrame:
+        """Rows that all have a time by (pane, key), in the order of panes."""
         times = event_times(rows, self.time)
         # columns made here, not derived: a sort flag on them would change how Polars sums, and flags do not travel
-        rows = rows.with_columns(pl.Series(TIME, times), pl.Series(PANE, times // self.every_us))
-        if any(one.kind in ORDERED for one in self.aggregates):
-            rows = rows.sort(TIME, maintain_order=True)
+        starts = times // self.every_us * self.every_us
+        begins = pl.Series(PANE, starts).cast(rows[self.time].dtype)
+        query = rows.hstack([pl.Series(TIME, times), begins]).lazy()
+        by_time = any(one.kind in ORDERED for one in self.aggregates)
+        if by_time:
+            query = query.sort(TIME, maintain_order=True)
         parts = [part for one in self.aggregates for part in one.partial()]
-        return rows.group_by(PANE, *self.keys, maintain_order=True).agg(parts).sort(PANE, maintain_order=True)
+        query = query.group_by(PANE, *self.keys, maintain_order=True).agg(parts)
+        if not by_time and disordered(starts):
+            query = query.sort(PANE, maintain_order=True)
+        told = [pl.lit(None, types[name]).alias(name) for name in self.type_columns if name in types]
+        return collected(query.with_columns(told) if told else query)
 
-    def merged(self, frames: Sequence[pl.DataFrame], panes: Sequence[int] | None = None) -> pl.DataFrame:
-        """Partials by (pane, key) in the order of arrival, each frame taken as that of the pane given for it."""
-        together = pl.concat(frames, rechunk=True)
-        numbers = (
-            together[PANE].to_numpy()
-            if panes is None
-            else np.repeat(np.array(panes, np.int64), [frame.height for frame in frames])
-        )
+    @property
+    def type_columns(self) -> list[str]:
+        """Columns of what is sent whose type is all they say."""
+        return [one.part(TYPE) for one in self.aggregates if one.kind in MEANS]
+
+    def arrived(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """What producers sent, one after the other, as it waits: in the order of panes, which are numbers now."""
+        numbers = rows[PANE].to_numpy().view(np.int64) // self.every_us
+        if disordered(numbers):
+            order = np.argsort(numbers, kind="stable")
+            rows, numbers = rows[order], numbers[order]
+        types = self.type_columns
+        return of_panes([column for column in rows.get_columns() if column.name not in types], numbers)
+
+    def merged(self, frames: Sequence[pl.DataFrame], panes: Sequence[int] | None = None) -> pl.LazyFrame:
+        """Partials by (pane, key), in the order of panes, then of arrival.
+
+        With panes, which ascend, each frame is a node and counts as of the pane given for it.
+        """
+        together = frames[0] if len(frames) == 1 else pl.concat(frames, rechunk=True)
+        if panes is None:
+            numbers = together[PANE].to_numpy()
+        else:
+            numbers = np.repeat(np.array(panes, np.int64), [frame.height for frame in frames])
+        query = of_panes(together.get_columns(), numbers).lazy()
+        if panes is not None and len(set(panes)) == len(panes):
+            return query  # each node is alone in its pane: there is nothing to merge
         parts = [part for one in self.aggregates for part in one.merged()]
-        grouped = together.with_columns(pl.Series(PANE, numbers)).group_by(PANE, *self.keys, maintain_order=True)
-        return grouped.agg(parts)
+        query = query.group_by(PANE, *self.keys, maintain_order=True).agg(parts)
+        return query.sort(PANE, maintain_order=True) if disordered(numbers) else query
 
     def leaves(self, leaving: Sequence[pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """The panes that are complete now."""
         if not leaving:
             return {}
-        merged = self.merged(leaving).sort(PANE, maintain_order=True)
-        return {name_of((0, pane)): frame for pane, frame in by_pane(merged)}
+        return {name_of((0, pane)): frame for pane, frame in by_pane(collected(self.merged(leaving)))}
 
     def grow(self, nodes: dict[str, pl.DataFrame], before: int | None, now: int) -> None:
         """Add the nodes whose last pane this step completes, level by level, each from its two children."""
@@ -116,10 +153,10 @@ class Windows(Computation):
                 if child in nodes
             ]
             if children:
-                merged = self.merged([frame for _, frame in children], [index for index, _ in children])
+                merged = collected(self.merged([frame for _, frame in children], [index for index, _ in children]))
                 nodes |= {name_of((level, index)): frame for index, frame in by_pane(merged)}
 
-    def closed(self, nodes: dict[str, pl.DataFrame], ends: Iterable[int]) -> Iterator[pl.DataFrame]:
+    def closed(self, nodes: dict[str, pl.DataFrame], ends: Iterable[int]) -> Iterator[pl.LazyFrame]:
         """The merged parts of the windows with these ends, if they have any, many windows at a time."""
         frames: list[pl.DataFrame] = []
         panes: list[int] = []
@@ -135,20 +172,16 @@ class Windows(Computation):
         if frames:
             yield self.merged(frames, panes)
 
-    def finished(self, merged: pl.DataFrame, rows: pl.DataFrame, types: pl.Schema) -> pl.DataFrame:
+    def finished(self, merged: pl.LazyFrame, types: pl.Schema) -> pl.DataFrame:
         """The results of closed windows, sorted."""
         end = pl.col(PANE) * self.every_us
-        return merged.select(
+        query = merged.select(
             *self.keys,
             *(one.final(types[one.name]) for one in self.aggregates),
-            (end - self.length_us).cast(rows.schema[self.time]).alias(WINDOW_START),
-            end.cast(rows.schema[self.time]).alias(WINDOW_END),
-        ).sort(WINDOW_END, *self.keys)
-
-    def nothing(self, rows: pl.DataFrame, types: pl.Schema) -> pl.DataFrame:
-        """No results, with the columns of results."""
-        schema = {key: rows.schema[key] for key in self.keys} | {one.name: types[one.name] for one in self.aggregates}
-        return pl.DataFrame(schema=schema | {WINDOW_START: rows.schema[self.time], WINDOW_END: rows.schema[self.time]})
+            (end - self.length_us).cast(types[WINDOW_START]).alias(WINDOW_START),
+            end.cast(types[WINDOW_END]).alias(WINDOW_END),
+        )
+        return collected(query.sort(WINDOW_END, *self.keys))
 
 
 def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggregates: Sequence[pl.Expr]) -> Windows:
@@ -167,6 +200,38 @@ def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggr
                 f"an aggregate has another name than the keys: found {one.name!r} among both; give it an .alias(...)"
             )
     return Windows(time, tuple(keys), length_us, every_us, tuple(aggregates), known)
+
+
+@lru_cache(maxsize=KNOWN_COLUMNS)
+def no_partials(computation: Windows, columns: tuple[str, ...], types: tuple[pl.DataType, ...]) -> pl.DataFrame:
+    """What a producer sends for no rows with these columns, if windows can be made of such rows."""
+    rows = pl.DataFrame(schema=dict(zip(columns, types, strict=True)))
+    check_time(rows, computation.time)
+    for key in computation.keys:
+        if key not in columns:
+            raise InvalidRequest(f"a key must be a column: {key!r} is not among {rows.columns}; name one of these")
+    results = result_types(rows, computation.aggregates, computation.expressions)
+    told = {one.part(TYPE): results[one.name] for one in computation.aggregates if one.kind in MEANS}
+    return computation.partials(rows, pl.Schema({name: kind for name, kind in told.items() if kind != FLOAT}))
+
+
+@lru_cache(maxsize=KNOWN_COLUMNS)
+def no_results(computation: Windows, columns: tuple[str, ...], types: tuple[pl.DataType, ...]) -> pl.DataFrame:
+    """No results, with the columns of results, from the columns of what producers send."""
+    sent = dict(zip(columns, types, strict=True))
+    schema = {key: sent[key] for key in computation.keys}
+    schema |= {one.name: one.result_type(sent) for one in computation.aggregates}
+    return pl.DataFrame(schema=schema | {WINDOW_START: sent[PANE], WINDOW_END: sent[PANE]})
+
+
+def disordered(numbers: npt.NDArray[np.int64]) -> bool:
+    """Whether some number is smaller than the one before it."""
+    return bool((numbers[1:] < numbers[:-1]).any())
+
+
+def of_panes(columns: Iterable[pl.Series], numbers: npt.NDArray[np.int64]) -> pl.DataFrame:
+    """These columns with the panes given; the column of panes is made anew, see `Windows.partials`."""
+    return pl.DataFrame([pl.Series(PANE, numbers), *(column for column in columns if column.name != PANE)])
 
 
 def by_pane(frame: pl.DataFrame) -> list[tuple[int, pl.DataFrame]]:

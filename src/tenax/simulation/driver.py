@@ -33,6 +33,7 @@ from tenax.control.instructions import (
     LogBatches,
     PassKind,
     Publish,
+    RollBack,
     RunPass,
     Step,
     Stop,
@@ -120,6 +121,7 @@ class Driver:
         self.tentative = 0
         self._results: dict[PassId, dict[tuple[Task, int], Digest]] = {}
         self._named = 0
+        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role]]]] = set()
 
     def start(self, delay_s: float) -> None:
         """Claim the next epoch and begin, after a delay."""
@@ -187,6 +189,8 @@ class Driver:
                 self.world.kernel.start(
                     self.group, self._guarded(self._report(Woken(instruction.outage))), instruction.after_s
                 )
+            case RollBack():
+                self._rounds.clear()
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
@@ -380,11 +384,24 @@ class Driver:
         """Hand an event to the coordinator, and begin what it says."""
         for _ in range(2 if self.world.random.random() < REPEATED_EVENT else 1):
             yield from self._moment()
+            self._judge_progress(event)
             instructions = self.coordinator.handle(event)
             self.coordinator.check_invariants()
             self.world.on_entry(self, event, instructions)
             for instruction in instructions:
                 self._execute(instruction)
+
+    def _judge_progress(self, event: Event) -> None:
+        """No round is made twice, unless what it made was lost: whoever rises for ever in place never comes back."""
+        running, outage = self.coordinator.state.round, self.coordinator.state.outage
+        if isinstance(event, NodesLost) or outage is None:
+            self._rounds.clear()
+        if not isinstance(event, PassFinished) or running is None or running.pass_id != event.pass_id:
+            return
+        made = running.first, running.last, frozenset((step.task, step.role) for step in running.steps)
+        if made in self._rounds:
+            raise StoreMisused(f"rounds bring tasks closer, found one that was made before: {running}")
+        self._rounds.add(made)
 
     def _guarded(self, steps: Steps) -> Steps:
         try:

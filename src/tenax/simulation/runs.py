@@ -64,7 +64,7 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
     batches = random.randint(1, 40)
     per_pass = random.randint(1, 5)
     settings = Settings(
-        checkpoint_every=random.randint(1, 12),
+        checkpoint_every=random.choice([random.randint(1, 12), 20]),
         max_batches_per_pass=per_pass,
         max_batches_ahead=per_pass + random.randint(1, 4),
         max_unpublished=random.randint(1, 6),
@@ -114,7 +114,8 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
         tally.drivers.append(Driver(world))
         tally.drivers[-1].start(random.random() * 5.0)
 
-    retain = tuple(task for task in toy.tasks if random.random() < 0.5)
+    retained = random.choice([0.0, 0.0, 0.5, 1.0])
+    retain = tuple(task for task in toy.tasks if random.random() < retained)
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
     nodes = random.randint(1, 5)
@@ -160,7 +161,7 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
 
             kernel.start(outside, later(back), random.choice([0.0, random.random() * 10.0, random.random() * 40.0]))
 
-    for _ in range(random.choice([0, 1, 1, 2, 4])):
+    for _ in range(random.choice([0, 1, 2, 3, 5])):
         kernel.start(outside, later(strike), random.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
@@ -235,7 +236,19 @@ def _toys() -> tuple[Toy, ...]:
         Operator("c", 2, (Input("b"), Input("a", split))),
         Operator("d", 1, (Input("b", merge),)),
     )
-    return tuple(
-        Toy(TaskGraph(Topology(name, operators)))
-        for name, operators in (("line", line), ("wide", wide), ("diamond", diamond), ("two-outputs", two))
+    long = (
+        Operator("a", 2),
+        Operator("b", 2, (Input("a"),)),
+        Operator("c", 2, (Input("b", one),)),
+        Operator("d", 2, (Input("c"),)),
+        Operator("e", 1, (Input("d", merge),)),
+        Operator("f", 2, (Input("e", split), Input("b", one))),
     )
+    named = (
+        ("line", line),
+        ("wide", wide),
+        ("diamond", diamond),
+        ("two-outputs", two),
+        ("long", long),
+    )
+    return tuple(Toy(TaskGraph(Topology(name, operators))) for name, operators in named)

@@ -6,7 +6,7 @@ import base64
 import glob
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -24,7 +24,10 @@ MAX_FILES_PER_BATCH = 256  # so that planning a batch takes bounded time: about 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A file that a partition has begun to read; `size` and `changed_ns` tell it from a later one of its name."""
+    """A file that a partition has begun to read; `size` and `changed_ns` tell it from a later one of its name.
+
+    `checksum` is that of all before `at`, by which a file that was corrected further on is known.
+    """
 
     name: str
     size: int
@@ -32,16 +35,40 @@ class _Open:
     at: int
     row: int
     end: int
+    checksum: int | None
 
-    def to_data(self) -> Json:
-        return [self.name, self.size, self.changed_ns, self.at, self.row, self.end]
+    def to_data(self) -> list[Json]:
+        return [self.name, self.size, self.changed_ns, self.at, self.row, self.end, self.checksum]
 
     @classmethod
     def from_data(cls, data: Json) -> _Open:
         match list(records.items(data)):
-            case [str() as name, int() as size, int() as changed, int() as at, int() as row, int() as end]:
-                return cls(name, size, changed, at, row, end)
+            case [str(name), int(size), int(changed), int(at), int(row), int(end), (int() | None) as checksum]:
+                return cls(name, size, changed, at, row, end, checksum)
         raise UnreadableSource(f"a position of files was expected, found {data!r}: is the store of another source?")
+
+    def reaching(self, end: Cut, checksum: int | None) -> _Open:
+        """The same file, read up to there."""
+        return replace(self, at=end.at, row=end.row, checksum=checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece of a file: from where `begin` stands to `end`, with the checksum of all before its end."""
+
+    begin: _Open
+    end: Cut
+    checksum: int | None
+
+    def to_data(self) -> Json:
+        return [self.begin.to_data(), self.end.at, self.end.row, self.checksum]
+
+    @classmethod
+    def from_data(cls, data: Json) -> _Piece:
+        match list(records.items(data)):
+            case [begin, int(at), int(row), (int() | None) as checksum]:
+                return cls(_Open.from_data(begin), Cut(at, row), checksum)
+        raise UnreadableSource(f"a piece of a file was expected, found {data!r}: is the store of another source?")
 
 
 @dataclass(slots=True)
@@ -63,6 +90,8 @@ class FileSource(Source):
     - A file belongs to one partition, which reads it in order; a large one in several batches.
     - A file must not change once it is there: write it under another name (hidden, or without the suffix) and rename.
       A range names its file's size and modification time; another file of that name is refused.
+    - While no driver runs, a file may be corrected from the first row on that no result depends on. Rows of text files
+      are known by a checksum of their bytes; Parquet files are taken as a whole.
     - With `follow`, new files are picked up while running, and a file that vanished and came back is new; without, the
       source ends when the files that are there have been read.
     - The columns of the first file are those of all. Types of CSV and NDJSON come from its first rows, or `schema`.
@@ -117,16 +146,59 @@ class FileSource(Source):
         logged = records.mapping(planned)
         schema = schemas.from_data(logged["schema"])
         frames = [schemas.empty(schema, self.time)]
-        for piece in records.items(logged["pieces"]):
-            *file, until_at, until_row = records.items(piece)
-            begin = _Open.from_data(file)
+        for piece in _pieces(planned):
+            begin = piece.begin
             path = self.root / begin.name
             _check_unchanged(path, begin)
-            end = Cut(records.integer({"at": until_at}, "at"), records.integer({"row": until_row}, "row"))
-            rows = _format(path).read(path, Cut(begin.at, begin.row), end, schema)
+            rows = _format(path).read(path, Cut(begin.at, begin.row), piece.end, schema)
             _check_unchanged(path, begin)
             frames.append(schemas.with_time(rows.select(schema.names()), self.time, str(path), begin.row))
         return pl.concat(frames)
+
+    def changed(self, planned: Json) -> str | None:
+        """The first file of a range that was changed or removed; costs a look at each file."""
+        for piece in _pieces(planned):
+            path = self.root / piece.begin.name
+            try:
+                _check_unchanged(path, piece.begin)
+            except UnreadableSource:
+                return str(path)
+        return None
+
+    def renewed(self, planned: Json) -> Json:
+        """The range in the files as they are now, if these pieces of them are the same bytes."""
+        if self.changed(planned) is None:
+            return planned
+        pieces = []
+        for piece in _pieces(planned):
+            begin, end = piece.begin, piece.end
+            pieces.append(replace(piece, begin=self._same(begin, begin.at, end, begin.checksum, piece.checksum)))
+        return {**records.mapping(planned), "pieces": [piece.to_data() for piece in pieces]}
+
+    def resumed(self, position: Json) -> Json:
+        """The position in the files as they are now, if all that was read of them is the same bytes."""
+        data = records.mapping(position)
+        opened: list[Json] = []
+        for one in records.items(data["open"]):
+            before = None if one is None else _Open.from_data(one)
+            if before is not None:
+                before = self._same(before, 0, Cut(before.at, before.row), None, before.checksum)
+            # A file that was cut off right there has been read.
+            opened.append(None if before is None or before.at >= before.end else before.to_data())
+        return {**data, "open": opened}
+
+    def _same(self, opened: _Open, begin: int, end: Cut, before: int | None, checksum: int | None) -> _Open:
+        """The file as it is now, if its bytes from `begin` to `end` are those that were planned."""
+        path = self.root / opened.name
+        kept = "it" if checksum is None else f"its first {end.row:,} rows"
+        try:
+            _check_unchanged(path, opened, f"results depend on {kept}, put back what was there")
+            return opened
+        except ChangedSource:
+            file, status = _format(path), path.stat()
+            if checksum is None or file.checksum(path, begin, end.at, before) != checksum:
+                raise
+        return replace(opened, size=status.st_size, changed_ns=status.st_mtime_ns, end=file.end(path, status.st_size))
 
     def _resume(self, position: Json, partitions: int) -> _Progress:
         stated = None if self.schema is None else schemas.to_data(self.schema, str(self.root))
@@ -190,7 +262,8 @@ class FileSource(Source):
             schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
         start, end = file.start(path), file.end(path, status.st_size)
         if start.at < end:
-            opened = _Open(name, status.st_size, status.st_mtime_ns, start.at, start.row, end)
+            head = file.checksum(path, 0, start.at, None)
+            opened = _Open(name, status.st_size, status.st_mtime_ns, start.at, start.row, end, head)
             progress.current[partition] = opened
 
     def _take(self, progress: _Progress, partition: int, rows: int, size_bytes: int) -> tuple[int, int]:
@@ -200,14 +273,14 @@ class FileSource(Source):
             return rows, size_bytes
         path = self.root / begin.name
         _check_unchanged(path, begin)
-        end = _format(path).cut(path, Cut(begin.at, begin.row), begin.end, rows, size_bytes)
+        file = _format(path)
+        end = file.cut(path, Cut(begin.at, begin.row), begin.end, rows, size_bytes)
         taken = end.row - begin.row
-        progress.pieces[partition].append([*records.items(begin.to_data()), end.at, end.row])
+        checksum = file.checksum(path, begin.at, end.at, begin.checksum)
+        progress.pieces[partition].append(_Piece(begin, end, checksum).to_data())
         progress.rows += taken
         done = end.at >= begin.end
-        progress.current[partition] = (
-            None if done else _Open(begin.name, begin.size, begin.changed_ns, end.at, end.row, begin.end)
-        )
+        progress.current[partition] = None if done else begin.reaching(end, checksum)
         if not done:
             return 0, 0  # a share ended within the file
         used = begin.size * (end.at - begin.at) // max(1, begin.end)
@@ -241,7 +314,13 @@ def _format(path: Path) -> FileFormat:
     return FORMATS[path.suffix]
 
 
-def _check_unchanged(path: Path, planned: _Open) -> None:
+def _pieces(planned: Json) -> list[_Piece]:
+    return [_Piece.from_data(piece) for piece in records.items(records.mapping(planned)["pieces"])]
+
+
+def _check_unchanged(
+    path: Path, planned: _Open, remedy: str = "put the old one back, new rows into a new file"
+) -> None:
     try:
         status = path.stat()
     except OSError as error:
@@ -251,8 +330,7 @@ def _check_unchanged(path: Path, planned: _Open) -> None:
     if (status.st_size, status.st_mtime_ns) != (planned.size, planned.changed_ns):
         raise ChangedSource(
             f"{path}: a file does not change once it was seen, found {status.st_size} bytes changed at "
-            f"{status.st_mtime_ns} for {planned.size} at {planned.changed_ns}: put the old one back, "
-            "new rows into a new file"
+            f"{status.st_mtime_ns} for {planned.size} at {planned.changed_ns}: {remedy}"
         )
 
 

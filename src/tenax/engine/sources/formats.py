@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,6 +56,10 @@ class FileFormat(ABC):
         """The end of the largest piece from `begin` within both limits, at least one row."""
 
     @abstractmethod
+    def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:
+        """That of all that lies before `end`, given that of all before `begin`; none where rows are not bytes."""
+
+    @abstractmethod
     def read(self, path: Path, begin: Cut, end: Cut, schema: pl.Schema) -> pl.DataFrame:
         """The rows of a piece."""
 
@@ -84,6 +89,10 @@ class ParquetFormat(FileFormat):
         by_bytes = size_bytes * end // max(1, path.stat().st_size)
         at = min(end, begin.at + max(1, min(rows, by_bytes)))
         return Cut(at, at)
+
+    def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:  # noqa: ARG002
+        """None: the bytes of a row lie anywhere."""
+        return None
 
     def read(self, path: Path, begin: Cut, end: Cut, schema: pl.Schema) -> pl.DataFrame:  # noqa: ARG002
         """A slice of the rows; row groups outside it are not read."""
@@ -133,6 +142,13 @@ class TextFormat(FileFormat):
                     f"{path}, row {begin.row + 1}: a row has at most {MAX_RECORD_BYTES:,} bytes, found more: split it"
                 )
             length = min(2 * length, allowed if ends.size else end - begin.at)
+
+    def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:
+        """The CRC-32 of the bytes, in blocks."""
+        result = before or 0
+        for at in range(begin, end, _SCAN_BYTES):
+            result = zlib.crc32(_read_block(path, at, min(_SCAN_BYTES, end - at)), result)
+        return result
 
     def read(self, path: Path, begin: Cut, end: Cut, schema: pl.Schema) -> pl.DataFrame:
         """The rows of a piece, parsed by the source's schema."""

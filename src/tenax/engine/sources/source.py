@@ -53,6 +53,8 @@ class Source(ABC):
     - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
       task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
     - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
+    - A driver that starts asks whether what was planned is still as it was: `changed` for ranges that no result
+      depends on, which can be planned anew; `renewed` and `resumed` for those that must give the same rows again.
     """
 
     time: str
@@ -66,3 +68,15 @@ class Source(ABC):
     @abstractmethod
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a partition's range; in a task."""
+
+    def changed(self, planned: Json) -> str | None:  # noqa: ARG002
+        """What a range reads that is no longer as it was when planned, by name; None if all is; in the driver."""
+        return None
+
+    def renewed(self, planned: Json) -> Json:
+        """A range that reads the same rows from what is there now; refuses if nothing can; in the driver."""
+        return planned
+
+    def resumed(self, position: Json) -> Json:
+        """A position behind the same rows in what is there now; refuses if there is none; in the driver."""
+        return position

@@ -86,6 +86,12 @@ class Store:
         self._batches.append(LoggedBatch(number, data))
         self.check_epoch()
 
+    def replace_batches(self, batches: Sequence[LoggedBatch]) -> None:
+        """Put other batches into the log, in one rename: the caller knows that no result would differ."""
+        self._journal.rewrite([{"batch": batch.number, "data": batch.data} for batch in batches])
+        self._batches = list(batches)
+        self.check_epoch()
+
     @property
     def batches(self) -> Sequence[LoggedBatch]:
         """The logged batches that are kept, in order."""
@@ -130,8 +136,7 @@ class Store:
         rest = [batch for batch in self._batches if batch.number > oldest]
         trimmed = len(self._batches) - len(rest)
         if trimmed:
-            self._journal.rewrite([{"batch": batch.number, "data": batch.data} for batch in rest])
-            self._batches = rest
+            self.replace_batches(rest)
         return Trimmed(*self.checkpoints.drop_all_but(kept), trimmed)
 
     def close(self) -> None:

@@ -1,0 +1,44 @@
+"""What travels to the nodes once per run, and who is to blame if it cannot."""
+
+from __future__ import annotations
+
+import pickle
+
+from pyspark import cloudpickle
+
+from tenax.engine.application import Application
+from tenax.errors import InvalidTopology
+
+
+def pack(value: object) -> bytes:
+    """A value as bytes; functions and classes that nodes do not have travel with it."""
+    packed: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    return packed
+
+
+def check_shippable(application: Application) -> None:
+    """Refuse an application that cannot travel, naming the operator or sink and the cause.
+
+    All at once first: what several operators share is packed once, and most applications have nothing to blame.
+    """
+    cause = _refusal(application)
+    if cause is None:
+        return
+    parts: dict[str, object] = {f"source {name!r}": one for name, one in application.sources.items()}
+    parts |= {f"operator {name!r}": one for name, one in application.computations.items()}
+    parts |= {f"the sink of output {name!r}": one for name, one in application.sinks.items()}
+    refusals = ((name, _refusal(part)) for name, part in parts.items())
+    name, why = next(((name, why) for name, why in refusals if why is not None), ("the application", cause))
+    raise InvalidTopology(
+        f"{name}: functions travel to the nodes with all that they use, found what cannot be pickled ({why}): "
+        "make it inside the function"
+    )
+
+
+def _refusal(value: object) -> str | None:
+    """Why a value cannot be packed; None if it can."""
+    try:
+        pack(value)
+    except Exception as error:  # pickling runs whatever code the value's classes bring along
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return None
