@@ -151,7 +151,7 @@ def test_a_batch_of_a_large_text_file_reads_little_of_it(tmp_path: Path, monkeyp
     read.clear()
     second = source.plan(first.position, 1, Limits(rows=100), 0)
     assert isinstance(second, Planned)
-    assert sum(read) <= 1 << 20
+    assert sum(read) <= (1 << 20) + 2_000  # a look for the ends of rows, and the piece for its checksum
     assert source.read(0, second.ranges[0])["n"].to_list() == list(range(100, 200))
 
 

@@ -220,6 +220,56 @@ def test_an_operator_that_raises_names_itself_its_task_and_the_batch(tmp_path: P
     assert "in broken" in failure.trace
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_rows_that_do_not_fit_their_consumer_name_it_and_not_their_producer(tmp_path: Path, single: bool) -> None:
+    # rows (2 or 1) ─► totals (3 or 1): a mean of texts
+    topology = tx.Topology("unfit")
+    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
+    rows = topology.source("rows", source, partitions=1 if single else 2)
+    keyed = rows.with_columns((pl.col("sequence") % 7).cast(pl.String).alias("key"), name="keyed").key_by("key")
+    windowed = keyed.window("2s").aggregate(pl.col("ts").mean(), parallelism=1 if single else 3, name="means")
+    windowed.output("all", tx.parquet(tmp_path / "all"))
+    cluster = Cluster(topology.build(), tmp_path, 1)
+    ((bundle,),) = [worker.run(cluster.order(2, 1), 0, 0, []) for worker in cluster.workers]
+    (failure,) = bundle.failures
+    assert (failure.kind, failure.operator, failure.task, failure.batch) == ("operator", "means", "means[0]", 1)
+    assert failure.cause.startswith("InvalidRequest: a mean is taken of numbers:")
+    assert failure.cause.endswith("cast it to a number")
+
+
+def test_rows_that_no_chunk_can_carry_name_their_producer(tmp_path: Path) -> None:
+    topology = tx.Topology("unfit")
+    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
+    rows = topology.source("rows", source, partitions=2)
+    keyed = rows.map(lambda one: one.with_columns(key=pl.lit("a", pl.Categorical)), name="mine").key_by("key")
+    keyed.window("2s").aggregate(pl.len(), parallelism=3, name="counts").output("all", tx.parquet(tmp_path / "all"))
+    cluster = Cluster(topology.build(), tmp_path, 1)
+    (bundle,) = cluster.workers[0].run(cluster.order(1, 1), 0, 0, [])
+    (failure,) = bundle.failures
+    assert (failure.operator, failure.task) == ("mine", "mine[0]")
+    assert failure.cause.endswith("cast it to pl.String")
+
+
+def test_producers_of_windows_send_and_retain_groups_and_not_rows(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    operator = next(one.producer for one in cluster.graph.streams[cluster.graph.operator_of[window_task(cluster)]])
+    producers = range(cluster.graph.first[operator], cluster.graph.first[operator + 1])
+    order = replace(cluster.order(2, 1), retain=frozenset(producers))
+    reports = {report.task: report for report in cluster.run(order)}
+    sent_rows = 0
+    for task in cluster.graph.tasks(producers):
+        for batch in (order.first, order.last):
+            kept = read_outputs(cluster.workers[0].states.folder(task), batch, order.pass_id)
+            sent_rows += sum(decode(chunk)[0].height for chunk in kept.values())
+    windows = range(window_task(cluster), window_task(cluster) + 3)
+    assert sent_rows == sum(reports[task].rows_in for task in windows) <= 7 * 2 * 2 * 3  # keys, tasks, batches, panes
+    assert sum(reports[task].rows_out for task in producers) > 1_000
+
+
+def window_task(cluster: Cluster) -> int:
+    return cluster.graph.number(Task("window", 0))
+
+
 def test_a_step_refuses_when_a_chunk_is_missing(tmp_path: Path) -> None:
     cluster = Cluster(application(tmp_path), tmp_path, 1)
     order = cluster.order(1, 1)
@@ -237,6 +287,16 @@ def test_retained_outputs_are_what_was_sent(tmp_path: Path) -> None:
     kept = read_outputs(tmp_path / "nodes" / "n0" / "window.1", order.last, order.pass_id)
     assert {address[2] for address in kept} == {1}
     assert all(decode(chunk)[0].columns == ["key", "value", "window_start", "window_end"] for chunk in kept.values())
+
+
+def test_a_pass_lets_go_of_retained_outputs_that_nobody_needs(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    task = Task("window", 1)
+    for number in (1, 2):
+        order = replace(cluster.order(2, number), retain=frozenset({cluster.graph.number(task)}), retained_before=2)
+        cluster.run(order)
+    kept = sorted(path.name for path in cluster.workers[0].states.folder(task).glob("*.out"))
+    assert [int(name.split("-")[0]) for name in kept] == [2, 3, 4]
 
 
 def test_retained_outputs_are_dropped_by_batch_and_checked(tmp_path: Path) -> None:

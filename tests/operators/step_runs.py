@@ -196,8 +196,15 @@ def scenarios() -> dict[str, tuple[Computation, list[Batch]]]:
         pl.col("v").last().alias("last"),
         pl.len(),
     ]
+    sliding = windows("t", ["k"], "14s", "2s", aggregates)
+    halves = [(one.frames[0][::2], one.frames[0][1::2]) for one in batches]
+    combined = [
+        Batch((pl.concat([sliding.combined(0, half) for half in pair], rechunk=True),), one.watermark_us)
+        for pair, one in zip(halves, batches, strict=True)
+    ]
     return {
-        "sliding": (windows("t", ["k"], "14s", "2s", aggregates), batches),
+        "sliding": (sliding, batches),
+        "sliding over two producers": (sliding, combined),
         "sliding without keys": (windows("t", [], "14s", "2s", aggregates), batches),
         "sliding by two keys": (windows("t", ["k", "n"], "3s", "1s", aggregates), batches),
         "tumbling over windows": (windows("window_end", ["n"], "8s", None, aggregates), results),

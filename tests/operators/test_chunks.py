@@ -83,3 +83,8 @@ def test_every_damaged_byte_is_seen() -> None:
 def test_columns_that_processes_read_differently_are_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"cast it to pl\.String"):
         encode(pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Categorical)}), 0)
+
+
+def test_a_filter_that_removes_all_nulls_leaves_no_trace_in_the_bytes() -> None:
+    filtered = pl.DataFrame({"v": [1, None, 3], "s": ["a", None, "c"]}).filter(pl.col("v") > 0)
+    assert encode(filtered, 0) == encode(pl.DataFrame({"v": [1, 3], "s": ["a", "c"]}), 0)

@@ -10,21 +10,21 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenax.operators.panes import Node, closing, completed, cover, name_of, node_of, outlived, top_level
+from tenax.operators.panes import PaneNode, closing, completed, cover, name_of, node_of, outlived, top_level
 
 MAX_LEVEL = 8
 
 
-def panes_of(node: Node) -> range:
+def panes_of(node: PaneNode) -> range:
     level, index = node
     return range(index * 2**level, (index + 1) * 2**level)
 
 
-def within(node: Node, start: int, end: int) -> bool:
+def within(node: PaneNode, start: int, end: int) -> bool:
     return start <= panes_of(node)[0] and panes_of(node)[-1] < end
 
 
-def largest_within(start: int, end: int) -> set[Node]:
+def largest_within(start: int, end: int) -> set[PaneNode]:
     nodes = {(level, pane // 2**level) for level in range(MAX_LEVEL) for pane in range(start, end)}
     return {one for one in nodes if within(one, start, end) and not within((one[0] + 1, one[1] // 2), start, end)}
 

@@ -9,16 +9,22 @@ from pathlib import Path
 import polars as pl
 import pytest
 from spark.oracles import SECOND_US, assert_equal, windowed
-from spark.runs import finish, run, settings, ship, whole_input
+from spark.runs import Watcher, finish, run, settings, ship, whole_input
 
 from tenax.api.streams import Topology
 from tenax.control.instructions import Outcome
+from tenax.control.state import Settings
 from tenax.engine.application import Application
+from tenax.engine.driver import RunSettings
+from tenax.engine.errors import ChangedSource
 from tenax.engine.session import Session
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.files import files
 from tenax.engine.sources.generators import Pace
+from tenax.engine.sources.source import Limits
 from tenax.engine.sources.workloads import elements
+from tenax.engine.store import records
+from tenax.engine.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 ship(sys.modules[__name__])
@@ -74,17 +80,63 @@ def readings(data: Path, out: Path) -> Application:
     return topology.build()
 
 
-def test_a_row_that_cannot_be_parsed_stops_the_run_with_its_file_and_number(cluster: Session, tmp_path: Path) -> None:
+def lines(first: int, rows: int) -> list[str]:
+    """Rows of CSV, a second apart."""
+    return [f"2024-01-01T00:{row // 60:02d}:{row % 60:02d}.5,{row % 3},{row}.25" for row in range(first, first + rows)]
+
+
+def write(path: Path, rows: list[str]) -> None:
+    path.write_text("\n".join(["ts,key,value", *rows]) + "\n")
+
+
+def one_by_one(rows: int, checkpoint_every: int) -> RunSettings:
+    """Every batch is published before the next one runs, so that a test knows on what results depend."""
+    control = Settings(checkpoint_every, max_batches_per_pass=1, max_unpublished=1)
+    return RunSettings(limits=Limits(rows), control=control)
+
+
+@pytest.mark.parametrize(
+    ("before", "how", "first"),
+    [(30, settings(100), 1), (30, one_by_one(30, 2), 3), (150, one_by_one(30, 100), 7)],
+    ids=["no-results-yet", "half-of-the-file-in-results", "half-of-the-file-to-be-replayed"],
+)
+def test_a_row_that_cannot_be_parsed_stops_the_run_at_once_and_once_corrected_the_same_run_goes_on(
+    before: int, how: RunSettings, first: int, cluster: Session, tmp_path: Path
+) -> None:
+    data, store = tmp_path / "data", tmp_path / "store"
+    data.mkdir()
+    good = lines(before, 60)
+    bad = [*good]
+    bad[41] = bad[41].rpartition(",")[0] + ",many"
+    write(data / "a.csv", lines(0, before))
+    write(data / "b.csv", bad)
+    stop = run(readings(data, tmp_path / "out"), store, how, cluster)
+    assert stop.outcome is Outcome.FAILED
+    assert stop.resumable
+    assert "readings" in stop.reason
+    assert f"{data / 'b.csv'}, row 42" in stop.reason
+    assert "\n" not in stop.reason
+    events = [records.mapping(one["event"]) for one in read_events(store) if "event" in one]
+    assert [one["type"] for one in events].count("PassFailed") == 1
+
+    write(data / "b.csv", good)
+    watcher = Watcher()
+    found = finish(readings(data, tmp_path / "out"), store, how, cluster, watcher)
+    assert watcher.messages == [f"{data / 'b.csv'} has changed: batches from {first} on are planned anew"]
+    rows = pl.concat(pl.read_csv(path, try_parse_dates=True) for path in sorted(data.iterdir()))
+    assert rows.height == before + 60
+    assert_equal(
+        found, {"means": windowed(rows, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}, {"means": ["key"]}
+    )
+
+
+def test_a_file_that_results_depend_on_is_refused_by_name(cluster: Session, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    lines = [f"2024-01-01T00:00:{row % 60:02d}.{row // 60:03d},{row % 3},{row}.5" for row in range(60)]
-    (data / "a.csv").write_text("\n".join(["ts,key,value", *lines]) + "\n")
-    bad = [*lines]
-    bad[41] = "2024-01-01T00:00:41,2,many"
-    (data / "b.csv").write_text("\n".join(["ts,key,value", *bad]) + "\n")
-    stop = run(readings(data, tmp_path / "out"), tmp_path / "store", settings(30), cluster)
+    write(data / "a.csv", [*lines(0, 65), "soon,1,1.0"])
+    how = one_by_one(15, 100)
+    stop = run(readings(data, tmp_path / "out"), tmp_path / "store", how, cluster)
     assert stop.outcome is Outcome.FAILED
-    assert "readings" in stop.reason
-    assert str(data / "b.csv") in stop.reason
-    assert "row 42" in stop.reason
-    assert "\n" not in stop.reason
+    write(data / "a.csv", [*lines(1, 1), *lines(1, 64)])
+    with pytest.raises(ChangedSource, match=r"a\.csv: .*results depend on its first 15 rows"):
+        run(readings(data, tmp_path / "out"), tmp_path / "store", how, cluster)

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from spark.oracles import assert_equal, window_tree
-from spark.runs import Watcher, example, finish, results, settings, whole_input
+from spark.runs import Watcher, example, finish, results, whole_input
 
 from tenax.control.instructions import Outcome, Stop
+from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver
+from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import UnsuitableStore
 from tenax.engine.session import Session
+from tenax.engine.sources.source import Limits
 from tenax.engine.store import records
 from tenax.engine.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint
 from tenax.engine.store.events import read_events
@@ -23,7 +25,10 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 # sources (2) --> select (2) --> o1 (1) --> o2 (1) --> o3 (1) --> o4 (1) --> tree (1)
 ROWS, SENSORS = 16_000, 8
-BATCH = settings(2_000, checkpoint_every=2)
+# A pass waits until the one before is published: so a run that is asked to stop then has done exactly that much.
+BATCH = RunSettings(
+    limits=Limits(2_000), control=Settings(checkpoint_every=2, max_batches_per_pass=2, max_unpublished=2)
+)
 KEYS = {"tree": ["sensor"]}
 DEADLINE_S = 120.0
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenax.cli import render
+from tenax.cli.measures import Lags, SizeMeter
 from tenax.control.instructions import Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.worker.orders import Report
@@ -20,11 +21,10 @@ from tenax.model.graph import TaskGraph
 
 RECENT_S = 5.0  # over how long rates are taken
 MAX_LATENCIES = 10_000
-SIZES_EVERY_S = 2.0
 
 
 class LiveView:
-    """Watches a run: batches, rows, latency, sizes. In a pipe it prints a line now and then instead of drawing."""
+    """Watches a run: batches, rows, latency, lag, sizes. In a pipe it prints a line per pass instead of drawing."""
 
     def __init__(self, application: Application, store: Path) -> None:
         self._graph = TaskGraph(application.topology)
@@ -41,7 +41,8 @@ class LiveView:
         self._batch = self._published = self._rows = self._late = 0
         self._written: dict[str, int] = dict.fromkeys(self._outputs.values(), 0)
         self._pass_s = 0.0
-        self._store_bytes, self._sized = 0, 0.0
+        self._lags = Lags(application)
+        self._meter = SizeMeter(store)
         self._first_s: float | None = None
         self._last_s = 0.0
         self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._drawn, transient=True)
@@ -69,20 +70,29 @@ class LiveView:
             if operator in self._outputs:
                 self._written[self._outputs[operator]] += report.rows_out
         self._rows += rows
+        self._lags.passed(last, reports)
         self._recent.append((now, rows))
         while self._recent and self._recent[0][0] < now - RECENT_S:
             self._recent.popleft()
         if not self._console.is_terminal:
-            self._console.print(f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s")
+            behind = ", ".join(f"{name} {_lag(lag)}" for name, lag in self._lags.seconds().items())
+            sizes = self._meter.sizes()
+            self._console.print(
+                f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s; lag {behind}; "
+                f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}",
+                soft_wrap=True,
+                markup=False,
+            )
 
     def told(self, message: str) -> None:
         """Something happened that a user should know."""
-        self._console.print(f"[yellow]{message}[/yellow]")
+        self._console.print(Text(message, style="yellow"), soft_wrap=True)
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """Results up to a batch are committed, so long after their rows were known."""
         self._published = last
         self._latencies += latencies_s
+        self._lags.published(last)
 
     def summary(self, stop: Stop) -> None:
         """What happened, after the end."""
@@ -90,50 +100,48 @@ class LiveView:
             stop.outcome, "red"
         )
         seconds = self._last_s - (self._first_s or 0.0)
+        lags, sizes = self._lags.seconds(), self._meter.sizes(now=True)
         pairs: list[tuple[str, str | Text]] = [
             ("outcome", Text(f"{stop.outcome}: {stop.reason}", style=style)),
             ("batches", f"{self._batch:,}, published up to {self._published:,}"),
             ("rows read", f"{self._rows:,}" + (f", {self._rows / seconds:,.0f}/s" if seconds > 0 else "")),
             ("late rows", f"{self._late:,}"),
-            *((f"output {name}", f"{rows:,} rows") for name, rows in self._written.items()),
+            *((f"output {name}", f"{self._written[name]:,} rows, lag {_lag(lag)}") for name, lag in lags.items()),
         ]
         if len(self._latencies) > 1:
             cuts = statistics.quantiles(self._latencies, n=100, method="inclusive")
             pairs.append(("latency", f"p50 {render.seconds(cuts[49])}, p99 {render.seconds(cuts[98])}"))
-        pairs.append(("store", f"{self._store}, {_size(_folder_bytes(self._store)):s}"))
+        pairs.append(("state on the nodes", _size(sizes.state_bytes)))
+        pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
         render.console().print(render.facts(f"Run of {self._name}", pairs))
 
     def _drawn(self) -> Group:
         now = time.monotonic()
         rate = sum(rows for at, rows in list(self._recent) if at > now - RECENT_S) / RECENT_S
-        if now - self._sized > SIZES_EVERY_S:
-            self._store_bytes, self._sized = _folder_bytes(self._store), now
+        sizes = self._meter.sizes()
         grid = Table.grid(padding=(0, 2))
         grid.add_row("[dim]batch[/dim]", f"{self._batch:,}", "[dim]published[/dim]", f"{self._published:,}")
         grid.add_row("[dim]rows/s[/dim]", f"{rate:,.0f}", "[dim]rows[/dim]", f"{self._rows:,}")
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
-        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]store[/dim]", _size(self._store_bytes))
-        for name, rows in self._written.items():
-            grid.add_row("[dim]output[/dim]", name, "[dim]rows[/dim]", f"{rows:,}")
+        grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
+        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
+        for name, lag in self._lags.seconds().items():
+            written = f"{self._written[name]:,}"
+            grid.add_row("[dim]output[/dim]", Text(name), "[dim]rows[/dim]", written, "[dim]lag[/dim]", _lag(lag))
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
         return Group(title, grid)
 
 
-def _folder_bytes(folder: Path) -> int:
-    total = 0
-    for name in ("batches", "checkpoints", "segments"):
-        for path in (folder / name).rglob("*"):
-            try:
-                total += path.stat().st_size if path.is_file() else 0
-            except OSError:  # trimmed meanwhile
-                continue
-    return total
+def _lag(seconds: float | None) -> str:
+    return "-" if seconds is None else render.seconds(seconds)
 
 
-def _size(count: int) -> str:
+def _size(count: int | None) -> str:
+    if count is None:
+        return "-"
     amount = float(count)
     for unit in ("B", "kB", "MB"):
         if amount < 1000:

@@ -37,6 +37,10 @@ def run_command(
     Bounded sources end the run. Otherwise Ctrl-C ends it in good order: running batches finish, a last checkpoint is
     stored. Run the same command again to go on exactly where it ended, also after a crash.
 
+    While it runs it shows rows/s, and [bold]latency[/bold]: from when a batch's ranges are known until its results are
+    published. [bold]lag[/bold] of an output: event time between the newest row read and what its published results
+    cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
+
     Example: tenax run examples/apps/traffic.py --nodes 2 --store out/traffic
     """
     from tenax.cli.live import LiveView

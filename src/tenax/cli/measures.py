@@ -1,0 +1,124 @@
+"""What a run is measured by while it goes on: how far outputs are behind, how much is kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenax.engine.application import Application
+from tenax.engine.worker.orders import Report
+from tenax.model.graph import TaskGraph
+from tenax.model.topology import Topology
+from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US
+
+MEASURE_EVERY_S = 1.0
+MICROSECONDS = 1_000_000
+MAX_FILES = 100_000  # that one measurement looks at; beyond them sizes are only known to be larger
+
+
+class Lags:
+    """How far each output is behind, in event time.
+
+    The newest event time that a source above the output has read, less the watermark that the output's published
+    results reach: windows that end later are not published. Once all sources have ended and all is published it is 0.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._graph = TaskGraph(application.topology)
+        self._lateness_us = {name: source.lateness_us for name, source in application.sources.items()}
+        above = sources_above(application.topology)
+        self._above = {name: above[name] for name in above if name in application.sinks}
+        self._newest_us: dict[str, int] = {}
+        self._waiting: deque[tuple[int, Mapping[str, int]]] = deque()
+        self._published: Mapping[str, int] = dict.fromkeys(self._above, NO_WATERMARK_US)
+
+    def passed(self, last: int, reports: list[Report]) -> None:
+        """A pass has read up to some event time, and its results wait to be published."""
+        reached = dict.fromkeys(self._above, END_WATERMARK_US)
+        for report in reports:
+            name, watermark_us = self._graph.task(report.task).operator, report.watermark_us
+            if name in self._lateness_us and NO_WATERMARK_US < watermark_us < END_WATERMARK_US:
+                newest_us = watermark_us + self._lateness_us[name]
+                self._newest_us[name] = max(self._newest_us.get(name, newest_us), newest_us)
+            if name in reached:
+                reached[name] = min(reached[name], watermark_us)
+        self._waiting.append((last, reached))
+
+    def published(self, last: int) -> None:
+        """Results up to a batch are committed."""
+        while self._waiting and self._waiting[0][0] <= last:
+            self._published = self._waiting.popleft()[1]
+
+    def seconds(self) -> dict[str, float | None]:
+        """By output; None as long as nothing is known."""
+        return {name: self._behind(name, watermark_us) for name, watermark_us in self._published.items()}
+
+    def _behind(self, output: str, watermark_us: int) -> float | None:
+        read = [self._newest_us[name] for name in self._above[output] if name in self._newest_us]
+        if watermark_us == NO_WATERMARK_US or not (read or watermark_us == END_WATERMARK_US):
+            return None
+        return max(0, max(read, default=watermark_us) - watermark_us) / MICROSECONDS
+
+
+def sources_above(topology: Topology) -> dict[str, frozenset[str]]:
+    """The sources whose rows reach each operator."""
+    found: dict[str, frozenset[str]] = {}
+    for operator in TaskGraph(topology).operators:  # producers come before consumers
+        above = (found[one.operator] for one in operator.inputs)
+        found[operator.name] = frozenset({operator.name} if operator.is_source else ()).union(*above)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of the states on the nodes, and of what the store keeps; None where this machine cannot see them."""
+
+    state_bytes: int | None
+    store_bytes: int
+
+
+class SizeMeter:
+    """Adds up the files of a store, at most once a second.
+
+    States are seen where the nodes share the store's file system, as those of an embedded cluster do.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._sizes = Sizes(None, 0)
+        self._due_s = 0.0
+
+    def sizes(self, *, now: bool = False) -> Sizes:
+        """What was found last, or is found now."""
+        if now or time.monotonic() >= self._due_s:
+            self._sizes = Sizes(self._state_bytes(), folder_bytes(self._store, without="run"))
+            self._due_s = time.monotonic() + MEASURE_EVERY_S
+        return self._sizes
+
+    def _state_bytes(self) -> int | None:
+        runs = sorted(self._store.glob("run/*/nodes"))
+        return folder_bytes(runs[-1]) if runs else None
+
+
+def folder_bytes(folder: Path, without: str = "") -> int:
+    """The bytes of all files below a folder; a folder of that name directly in it is left out."""
+    total, seen = 0, 0
+    folders = [str(folder)]
+    while folders and seen < MAX_FILES:
+        at = folders.pop()
+        try:
+            with os.scandir(at) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        if at != str(folder) or entry.name != without:
+                            folders.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:  # deleted meanwhile
+            continue
+    return total
