@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -14,7 +15,9 @@ from rich.text import Text
 
 from tenax.cli import render
 from tenax.cli.measures import Lags, SizeMeter
-from tenax.control.instructions import Outcome, Stop
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event, NodesJoined, NodesLost
+from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
@@ -41,6 +44,7 @@ class LiveView:
         self._batch = self._published = self._rows = self._late = 0
         self._written: dict[str, int] = dict.fromkeys(self._outputs.values(), 0)
         self._pass_s = 0.0
+        self._outage = False
         self._lags = Lags(application)
         self._meter = SizeMeter(store)
         self._first_s: float | None = None
@@ -68,7 +72,8 @@ class LiveView:
             if operator in self._sources:
                 rows += report.rows_in
             if operator in self._outputs:
-                self._written[self._outputs[operator]] += report.rows_out
+                name = self._outputs[operator]
+                self._written[name] += sum(one.file.rows for one in report.staged if one.output == name)
         self._rows += rows
         self._lags.passed(last, reports)
         self._recent.append((now, rows))
@@ -87,6 +92,17 @@ class LiveView:
     def told(self, message: str) -> None:
         """Something happened that a user should know."""
         self._console.print(Text(message, style="yellow"), soft_wrap=True)
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
+        """Tell of nodes that come and go, and of what that means for the outputs."""
+        if isinstance(event, NodesLost):
+            self.told(f"lost: {', '.join(event.nodes)}")
+        elif isinstance(event, NodesJoined):
+            self.told(f"joined: {', '.join(node.name for node in event.nodes)}")
+        outage = coordinator.state.outage is not None
+        if outage is not self._outage:
+            self._outage = outage
+            self.told("tasks are missing: outputs that depend on them are tentative or held" if outage else "all back")
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """Results up to a batch are committed, so long after their rows were known."""

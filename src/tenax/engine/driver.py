@@ -60,6 +60,8 @@ class RunSettings:
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
+    - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and asks
+      the sources for nothing more.
     """
 
     nodes: int = 2
@@ -71,6 +73,8 @@ class RunSettings:
     replicas: tuple[Task, ...] = ()
     racks: int | None = None
     slots: int | None = None
+    keep_batches: bool = False
+    replay: bool = False
 
 
 class Observer(Protocol):
@@ -227,6 +231,8 @@ class Driver:
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
+            case instructions.LogBatches() if self.settings.replay:
+                return events.BatchesLogged(instruction.first, instruction.first - 1, ended=True)
             case instructions.LogBatches():
                 return self.planner.log(instruction.first, instruction.count, self._stopping)
             case instructions.RunPass():
@@ -238,7 +244,7 @@ class Driver:
             case instructions.Trim():
                 self.ordering.retained_before = instruction.retained_before
                 self.ordering.forget_before(instruction.checkpoints_before)
-                self.store.trim()
+                self.store.trim(batches=not self.settings.keep_batches)
                 self.planner.forget_before(instruction.source_log_before)
             case instructions.CancelPass():
                 self.runner.cancel(str(instruction.pass_id))
