@@ -91,7 +91,12 @@ def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> R
         known = tasks[number]
         if known.primary is None or known.replica is not None or run.is_source[number]:
             continue
-        node = _apart(rooms, number, by_name[known.primary.node], state.nodes)
+        above = run.graph.producers_of(number)
+        beside = tasks[above[0]].replica if len(above) == 1 else None  # a chain stays whole: no shuffle in between
+        node = None
+        if beside is not None and beside.node != known.primary.node:
+            node = rooms.take(number, [by_name[beside.node]])
+        node = node or _apart(rooms, number, by_name[known.primary.node], state.nodes)
         if node is not None:
             copy = Copy(node, checkpoint.versions[number], stored=True)
             tasks[number] = replace(known, replica=copy)

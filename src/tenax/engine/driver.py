@@ -273,10 +273,13 @@ class Driver:
             return events.PassFailed(told.pass_id, _failure(outcome))
         self.ordering.learn(told, outcome)
         self.publisher.keep(told.pass_id, outcome)
+        asked = {(step.task, step.node) for step in told.steps}
+        reports = [(self._report(told, order.layout.nodes[one.node], one), one) for one in outcome]
+        reports = [(report, one) for report, one in reports if (report.version.task, report.node) in asked]
         if told.kind is instructions.PassKind.LIVE:
-            self.observer.passed(told.first, told.last, outcome, time.perf_counter() - started)
-        reports = tuple(self._report(told, order.layout.nodes[one.node], one) for one in outcome)
-        return events.PassFinished(told.pass_id, reports)
+            seconds = time.perf_counter() - started
+            self.observer.passed(told.first, told.last, [one for _, one in reports], seconds)
+        return events.PassFinished(told.pass_id, tuple(report for report, _ in reports))
 
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tenax.control.copies import Role
 from tenax.control.instructions import RunPass, Step
@@ -14,6 +15,7 @@ from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology import Partitioning
 from tenax.operators.computation import NO_WATERMARK_US
 
 
@@ -43,10 +45,11 @@ class Ordering:
         graph, batches = self._graph, [self._planner.batch(one) for one in range(told.first, told.last + 1)]
         names = tuple(sorted({step.node for step in told.steps} | {reading.node for reading in told.readings}))
         place = {name: number for number, name in enumerate(names)}
-        steps = tuple(self._step(step, place, published) for step in told.steps)
+        steps = [self._step(step, place, published) for step in told.steps]
         homes: dict[int, tuple[int, ...]] = {}
         for step in sorted(steps, key=lambda one: one.role is Role.REPLICA):  # whoever sends comes first
             homes[step.task] = (*homes.get(step.task, ()), step.node)
+        steps += self._read_beside(steps, homes)
         readings = tuple(ReadOrder(graph.number(one.task), place[one.node], one.pass_id) for one in told.readings)
         ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
         read = frozenset(int(graph.operator_of[one.task]) for one in readings)
@@ -59,7 +62,7 @@ class Ordering:
             first=told.first,
             last=told.last,
             layout=layout(graph, names, homes, read),
-            steps=steps,
+            steps=tuple(steps),
             readings=readings,
             ranges=ranges,
             ended_at=next((batch.number for batch in batches if batch.ended), None),
@@ -102,6 +105,24 @@ class Ordering:
         self._empties = {
             numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
         }
+
+    def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
+        """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""
+        found = []
+        for step in steps:
+            if step.task not in self._marks:
+                continue
+            operator = int(self._graph.operator_of[step.task])
+            index = step.task - int(self._graph.first[operator])
+            for stream in self._graph.consumers[operator]:
+                if stream.partitioning is not Partitioning.ONE_TO_ONE:
+                    continue
+                partner = int(self._graph.first[stream.consumer]) + index
+                for node in homes.get(partner, ()):
+                    if node not in homes[step.task]:
+                        homes[step.task] = (*homes[step.task], node)
+                        found.append(replace(step, node=node, role=Role.REPLICA))
+        return found
 
     def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
         number = self._graph.number(step.task)
