@@ -65,8 +65,17 @@ class Nodes:
         return new
 
     def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
-        """Ask executors for their names; from then on they are nodes of this run. May take seconds."""
+        """Ask executors for their names; from then on they are nodes of this run. May take seconds.
+
+        If one of them has died meanwhile, another may have answered in its name: then nobody counts, and those that live
+        are asked again at the next look.
+        """
         names = self._runner.identify(strangers)
+        alive = {one.executor for one in self._session.live_nodes()}
+        if not alive.issuperset(one.executor for one in strangers):
+            with self._lock:
+                self._met -= alive - {one.executor for one in self._known.values()}
+            return ()
         made = []
         with self._lock:
             for name, info in zip(names, strangers, strict=True):
