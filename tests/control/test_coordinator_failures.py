@@ -142,6 +142,11 @@ def test_a_replica_goes_to_another_rack_and_to_a_standby_node_first() -> None:
     assert talk.loses("n3")[0] == "promote c[0] n7"
 
 
+def test_replicas_of_a_chain_stay_together() -> None:
+    talk = tree_at(4, replicas=[B, C])
+    assert talk.loses("n2", "n3")[:2] == ["promote b[0] n6", "promote c[0] n6"]
+
+
 def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_checkpoint() -> None:
     talk = tree_at(4, replace(SETTINGS, checkpoint_every=6, join_gap=2), replicas=[C])
     assert talk.loses("n6") == [

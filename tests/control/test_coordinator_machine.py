@@ -315,5 +315,5 @@ def reported(order: RunPass) -> PassFinished:
     return PassFinished(order.pass_id, tuple(reports))
 
 
-CoordinatorMachine.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=60)
+CoordinatorMachine.TestCase.settings = settings(deadline=None, max_examples=130, stateful_step_count=60)
 TestCoordinator = CoordinatorMachine.TestCase

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tenax.control.coordinator import Coordinator
@@ -383,17 +385,17 @@ def test_the_log_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("build", "text"),
     [
-        ({"max_attempts": 0}, "max_attempts is at least 1, found 0"),
-        ({"max_batches_ahead": 4}, "max_batches_ahead is above max_batches_per_pass"),
-        ({"checkpoint_every": 0}, "checkpoint_every is at least 1"),
-        ({"join_gap": 0}, "join_gap is at least 1"),
+        (lambda: Settings(max_attempts=0), "max_attempts is at least 1, found 0"),
+        (lambda: Settings(max_batches_ahead=4), "max_batches_ahead is above max_batches_per_pass"),
+        (lambda: Settings(checkpoint_every=0), "checkpoint_every is at least 1"),
+        (lambda: Settings(join_gap=0), "join_gap is at least 1"),
     ],
 )
-def test_settings_without_sense_are_refused(settings: dict[str, int], text: str) -> None:
+def test_settings_without_sense_are_refused(build: Callable[[], Settings], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        Settings(**settings)
+        build()
 
 
 def test_times_are_finite() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dialogues import SETTINGS, A, B, C, D, Dialogue, E, finished, tree_at
 
-from tenax.control.events import CheckpointFailed, CheckpointStored, PassFailed, StopRequested
+from tenax.control.events import CheckpointFailed, CheckpointStored, EpochLost, PassFailed, StopRequested
 from tenax.control.failures import JobFailed
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
@@ -140,6 +140,27 @@ def test_rounds_that_catch_up_during_every_live_pass_end_the_outage() -> None:
         "  a[0] n1 6/1.5, e[0] n5 6/1.5, b[0] n2 6/1.5, c[0] n6 6/1.7, d[0] n4 6/1.7",
     ]
     assert talk.coordinator.state.outage is None
+
+
+def test_a_tentative_pass_that_fails_after_all_are_back_is_tried_again_accurately() -> None:
+    talk = tree_at(4)
+    talk.loses("n3")
+    talk.comes_back()
+    assert talk.fails_live() == [
+        "live 1.7, batches 5-6, keep 4, attempt 2",
+        "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2, c[0] n6 4/1.6, d[0] n4 4/1.2",
+    ]
+    assert talk.coordinator.state.outage is None
+
+
+def test_a_run_may_stop_while_a_tentative_pass_is_the_last_of_an_outage() -> None:
+    talk = tree_at(4)
+    talk.loses("n3")
+    talk.comes_back()
+    assert talk.tell(EpochLost(2)) == [
+        "cancel 1.5",
+        "stop superseded: a newer driver (epoch 2) owns the store",
+    ]
 
 
 def test_live_passes_wait_when_rounds_come_no_closer() -> None:

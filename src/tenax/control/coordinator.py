@@ -24,7 +24,7 @@ pass) are ignored and logged as such.
                                    the other tasks there are at their checkpoint    Promote, Recover, RequestNodes,
                                                                                     Wake, RunPass round and live
     NodesJoined                    lost tasks may find room                         Recover, RunPass round
-    Woken                          outputs may show tentative results               RunPass live
+    Woken                          tentative results are shown from now on          RunPass live
     StopRequested                  wrap-up                                          (below)
     EpochLost                                                                       CancelPass, Stop superseded
 

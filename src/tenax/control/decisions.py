@@ -49,21 +49,24 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Instruction]]:
     instructions = list(state.notices)
     state = replace(state, notices=())
     if state.stop is not None:
-        state, last = _end(state, state.stop)
+        state, last = _end(run, state, state.stop)
         return state, [*instructions, *last]
     for step in _STEPS:
         state, instruction = step(run, state)
         if instruction is not None:
             instructions.append(instruction)
     if state.phase is not Phase.WAITING and _is_over(run, state):
-        state, last = _end(state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False))
+        state, last = _end(
+            run, state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
+        )
         instructions += last
     return state, instructions
 
 
-def _end(state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
+def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
     cancelled: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
-    return replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None), [*cancelled, stop]
+    over = replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None)
+    return settle(run, over) if over.tasks else over, [*cancelled, stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:

@@ -94,9 +94,10 @@ def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> R
         above = run.graph.producers_of(number)
         beside = tasks[above[0]].replica if len(above) == 1 else None  # a chain stays whole: no shuffle in between
         node = None
-        if beside is not None and beside.node != known.primary.node:
+        home = by_name[known.primary.node]
+        if beside is not None and by_name[beside.node].domain(Level.RACK) != home.domain(Level.RACK):
             node = rooms.take(number, [by_name[beside.node]])
-        node = node or _apart(rooms, number, by_name[known.primary.node], state.nodes)
+        node = node or _apart(rooms, number, home, state.nodes)
         if node is not None:
             copy = Copy(node, checkpoint.versions[number], stored=True)
             tasks[number] = replace(known, replica=copy)

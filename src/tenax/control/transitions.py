@@ -292,7 +292,7 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
     running = state.live if live else state.round
     if running is None or running.pass_id != pass_id:
         return Ignored("this pass does not run")
-    over = replace(state, live=None) if live else replace(state, round=None)
+    over = settle(run, replace(state, live=None) if live else replace(state, round=None))
     match failure:
         case OperatorRaised():
             return failed(over, f"{failure}; correct the operator and start again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import shutil
 import threading
@@ -25,9 +26,9 @@ from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes
 from tenax.engine.ordering import Ordering
-from tenax.engine.passes import PassRunner, Upload
+from tenax.engine.passes import PassRunner, Upload, group_of
 from tenax.engine.publishing import Publisher
-from tenax.engine.session import NodeInfo, Session
+from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.sources.source import Limits
 from tenax.engine.store import records
@@ -35,6 +36,7 @@ from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import Failure, Places, Report
 from tenax.engine.worker.process import Shipped
+from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 
@@ -42,6 +44,7 @@ POLL_S = 0.05
 LOOK_EVERY_S = 0.1  # at the nodes
 CHECK_EVERY_S = 0.5  # whether the store is still ours
 THREADS = 8  # a live pass, a round, a checkpoint, a publication, logging, new nodes, and some to spare
+MAX_MEETINGS = 100  # at the start, should nodes die while they say their names
 MAX_CAUSE = 500  # characters of a cause
 MAX_ROWS = 100_000
 MAX_BATCHES_PER_PASS = 8
@@ -62,6 +65,7 @@ class RunSettings:
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and asks
       the sources for nothing more.
+    - `heartbeat` is how a node that hangs is found.
     """
 
     nodes: int = 2
@@ -75,6 +79,7 @@ class RunSettings:
     slots: int | None = None
     keep_batches: bool = False
     replay: bool = False
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
 
 class Observer(Protocol):
@@ -127,13 +132,17 @@ class Driver:
         self._events: queue.Queue[events.Event] = queue.Queue()
         self._stopping = threading.Event()
         self._look_s = self._check_s = 0.0
+        self._checkpoint_job = ""
+        self._uploads = itertools.count(1)
         self._reported = self.publisher.final
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
         folder = self.store.folder
         work = self._work_folder()
-        session = self._session or Session(work, self.settings.nodes, self.settings.master)
+        session = self._session or Session(
+            work, self.settings.nodes, self.settings.master, heartbeat=self.settings.heartbeat
+        )
         pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
         try:
             shipped = Shipped(self.application, Places(work / "nodes", folder))
@@ -212,7 +221,9 @@ class Driver:
 
     def _meet(self, new: tuple[NodeInfo, ...]) -> None:
         try:
-            self._events.put(events.NodesJoined(self.nodes.introduce(new)))
+            met = self.nodes.introduce(new)
+            if met:
+                self._events.put(events.NodesJoined(met))
         except Exception as error:
             # it may have died before it said its name; if not, it is of no use to anybody
             self.observer.told(f"a new node did not say its name: {_one_line(error)}")
@@ -247,9 +258,9 @@ class Driver:
                 self.store.trim(batches=not self.settings.keep_batches)
                 self.planner.forget_before(instruction.source_log_before)
             case instructions.CancelPass():
-                self.runner.cancel(str(instruction.pass_id))
+                self.runner.cancel(self._group(str(instruction.pass_id)))
             case instructions.CancelCheckpoint():
-                self.runner.cancel(_checkpoint_group(instruction.batch))
+                self.runner.cancel(self._checkpoint_job)
             case instructions.Wake():
                 if not self._stopping.wait(instruction.after_s):
                     return events.Woken(instruction.outage)
@@ -259,7 +270,7 @@ class Driver:
         started = time.perf_counter()
         order = self.ordering.order(told, self.publisher.published)
         nodes = self.nodes.info(order.layout.nodes)
-        overdue = threading.Timer(told.deadline_s, self.runner.cancel, [str(told.pass_id)])
+        overdue = threading.Timer(told.deadline_s, self.runner.cancel, [self._group(str(told.pass_id))])
         overdue.start()
         try:
             outcome = self.runner.run(order, nodes)
@@ -299,7 +310,10 @@ class Driver:
         known = {task: {part.segment: part for part in parts} for task, parts in newest.items()}
         names = tuple(sorted(set(told.nodes)))
         job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, known)
-        segments = self.runner.upload(_checkpoint_group(told.batch), job, self.nodes.info(names))
+        # a checkpoint that was cancelled may be asked for again as its first attempt
+        group = self._group(f"checkpoint {told.batch} upload {next(self._uploads)}")
+        self._checkpoint_job = group
+        segments = self.runner.upload(group, job, self.nodes.info(names))
         notes = {"versions": [str(version) for version in told.versions], **self.ordering.notes(told.batch)}
         positions = self.planner.batch(told.batch).positions
         self.store.commit_checkpoint(Checkpoint(told.batch, self.store.epoch, segments, positions, notes))
@@ -307,8 +321,17 @@ class Driver:
         new = (part for task, parts in segments.items() for part in parts if part.segment not in known.get(task, {}))
         return events.CheckpointStored(told.batch, told.attempt, sum(part.bytes for part in new))
 
+    def _group(self, what: str) -> str:
+        return group_of(self.run_id, what)
+
     def _started(self) -> events.Started:
-        nodes = self.nodes.introduce(self.nodes.strangers())
+        nodes: tuple[Node, ...] = ()
+        for _ in range(MAX_MEETINGS):
+            strangers = self.nodes.strangers()
+            nodes = self.nodes.introduce(strangers) if strangers else ()
+            if nodes:
+                break
+            time.sleep(LOOK_EVERY_S)
         return events.Started(
             self.store.epoch, nodes, self.checkpoint, self.planner.logged, dict(self.publisher.published)
         )
@@ -341,10 +364,6 @@ class Driver:
         )
         self.ordering.manifests[checkpoint.batch] = checkpoint.segments
         return StoredCheckpoint(checkpoint.batch, versions)
-
-
-def _checkpoint_group(batch: int) -> str:
-    return f"checkpoint {batch}"
 
 
 def _one_line(error: Exception) -> str:

@@ -46,7 +46,8 @@ class PassRunner:
 
     def run(self, order: Order, nodes: tuple[NodeInfo, ...]) -> list[Report] | Failure:
         """Run a pass on its nodes to its end: the reports of all steps, or why it failed."""
-        self.context.setJobGroup(str(order.pass_id), f"batches {order.first} to {order.last}", interruptOnCancel=True)
+        group = group_of(order.run, str(order.pass_id))
+        self.context.setJobGroup(group, f"batches {order.first} to {order.last}", interruptOnCancel=True)
         self.context.setLocalProperty(ORDER, packed(order))
         rdd = self._chain(len(order.layout.levels), nodes)
         try:
@@ -201,6 +202,11 @@ class Introduction:
         _consume(elements)
         len(self.shipped.value)  # fetched now, not with the first pass
         yield node_here()
+
+
+def group_of(run: str, what: str) -> str:
+    """The job group of a pass or checkpoint; a group that was cancelled must never be used again, by no other run."""
+    return f"{run} {what}"
 
 
 def _consume(elements: Iterable[int]) -> None:
