@@ -142,6 +142,21 @@ def test_rounds_that_catch_up_during_every_live_pass_end_the_outage() -> None:
     assert talk.coordinator.state.outage is None
 
 
+def test_a_lost_output_that_is_back_during_a_live_pass_without_it_is_waited_for_after_that() -> None:
+    talk = tree_at(4)
+    talk.loses("n5")  # nothing depends on e[0], so nothing is tentative
+    talk.finishes_round()
+    talk.finishes_round()
+    assert copies(talk)[E][1] == talk.coordinator.state.finished == 4
+    assert talk.coordinator.state.outage is not None  # the live pass leaves it behind once more
+    assert [said for said in talk.finishes_live() if not said.startswith("  ")] == [
+        "publish 1.5: d[0] 5-6",
+        "round 1.7, batches 5-6, keep 4",
+    ]
+    assert "live 1.8, batches 7-8, keep 6" in talk.finishes_round()
+    assert talk.coordinator.state.outage is None
+
+
 def test_a_tentative_pass_that_fails_after_all_are_back_is_tried_again_accurately() -> None:
     talk = tree_at(4)
     talk.loses("n3")

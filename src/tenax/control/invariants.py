@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenax.control.copies import Role
-from tenax.control.outages import tentative
+from tenax.control.outages import partial
 from tenax.control.run import Run
 from tenax.control.standing import standing
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState
@@ -48,8 +48,8 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
             yield f"{name}: its replica is not ahead", task.replica.head.batch <= task.head.batch
         yield f"{name}: outputs are retained on live nodes", all(set(one.nodes) <= alive for one in task.retained)
     yield (
-        "an outage is known if and only if tasks are tainted, or will be by a tentative pass",
-        (now.whole and not tentative(state.live)) is (state.outage is None),
+        "an outage is known if and only if tasks are tainted, or will be by a partial pass",
+        (now.whole and not partial(run, state.live)) is (state.outage is None),
     )
     for task_name, batch in state.published.items():
         head = state.tasks[run.number[task_name]].head.batch

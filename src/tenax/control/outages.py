@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenax.control.copies import TaskState
+from tenax.control.copies import Role, TaskState
 from tenax.control.events import NodesLost
 from tenax.control.instructions import CancelCheckpoint, CancelPass, Instruction, Promote, RequestNodes, Wake
 from tenax.control.run import Run
@@ -84,16 +84,19 @@ def cancelled(state: RunState) -> RunState:
     )
 
 
-def tentative(running: Running | None) -> bool:
-    """Whether a pass steps tasks tentatively."""
-    return running is not None and any(step.tentative for step in running.steps)
+def partial(run: Run, running: Running | None) -> bool:
+    """Whether a live pass will leave tasks behind: it steps some of them tentatively, or not at all."""
+    if running is None:
+        return False
+    accurate = sum(step.role is Role.PRIMARY and not step.tentative for step in running.steps)
+    return accurate < len(run.tasks)
 
 
 def settle(run: Run, state: RunState) -> RunState:
     """Let go of what an outage left behind: tentative versions of tasks that are accurate again, shadows, the outage.
 
     A task that is accurate and up to date needs no fork; when all are, no shadow is needed either. A live pass that
-    steps tentatively will leave tasks behind once more, so the outage lasts at least as long as that.
+    is partial will leave tasks behind once more, so the outage lasts at least as long as that.
     """
     now = standing(run, state)
     tasks = tuple(
@@ -102,7 +105,7 @@ def settle(run: Run, state: RunState) -> RunState:
     lagging = any(task.replica is not None and task.replica.head.batch < task.head.batch for task in tasks)
     if now.whole and not lagging:
         tasks = tuple(task if task.shadow is None else replace(task, shadow=None) for task in tasks)
-    outage = None if now.whole and not tentative(state.live) else state.outage
+    outage = None if now.whole and not partial(run, state.live) else state.outage
     if not now.whole and outage is None:
         outage = Outage(state.outages + 1)
     return replace(state, tasks=tasks, outage=outage, outages=outage.number if outage is not None else state.outages)

@@ -63,8 +63,8 @@ class RunSettings:
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
-    - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and asks
-      the sources for nothing more.
+    - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
+      asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
     """
 

@@ -158,7 +158,7 @@ class Session:
         return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
 
     def limit_nodes(self, count: int) -> None:
-        """How many executors the cluster shall keep up: fewer means that lost ones are not replaced, more brings new ones."""
+        """How many executors the cluster shall keep up: with fewer, lost ones are not replaced; more brings more."""
         jvm = self.context._jvm
         assert jvm is not None
         self.context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
