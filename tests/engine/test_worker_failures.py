@@ -92,7 +92,7 @@ def test_a_replica_has_the_state_of_its_primary_and_no_results(tmp_path: Path) -
     order = cluster.order(4, 1)
     copied = [cluster.graph.number(task) for task in (Task("window", 0), Task("sums", 0))]
     steps = list(order.steps)
-    homes = dict(cluster.homes)
+    homes: dict[int, tuple[int, ...]] = dict(cluster.homes)
     for task in copied:
         other = 1 - homes[task][0]
         homes[task] = (*homes[task], other)

@@ -67,8 +67,8 @@ class Nodes:
     def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
         """Ask executors for their names; from then on they are nodes of this run. May take seconds.
 
-        If one of them has died meanwhile, another may have answered in its name: then nobody counts, and those that live
-        are asked again at the next look.
+        If one of them has died meanwhile, another may have answered in its name: then nobody counts, and those that
+        live are asked again at the next look.
         """
         names = self._runner.identify(strangers)
         alive = {one.executor for one in self._session.live_nodes()}

@@ -93,6 +93,7 @@ class _Watch:
         self.timeline = timeline
         self.origin_s = origin_s
         self.progress = Progress()
+        self.over = False
         self._tell = tell
         self._seen = 0
         self._size = 0
@@ -106,6 +107,7 @@ class _Watch:
         self._seen += len(new)
         self.progress.learn(new)
         for moment in new:
+            self.over = self.over or moment.what is What.STOPPED
             self._tell(moment)
 
     @property
@@ -123,7 +125,7 @@ def _killed_in_time(process: subprocess.Popen[bytes], watch: _Watch, kills: list
             )
         watch.look()
         due = next(((number, one) for number, one in kills if watch.progress.reached(one.when, watch.now_s)), None)
-        if due is not None:
+        if due is not None and not watch.over:  # then only the oracle is at work
             kills.remove(due)
             number, fault = due
             detail: dict[str, Data] = {"number": number, "fault": str(fault), "kind": fault.kind.value, "nodes": []}

@@ -126,8 +126,8 @@ class Store:
     def trim(self, keep: int = KEPT_CHECKPOINTS, *, batches: bool = True) -> Trimmed:
         """Delete what only checkpoints before the newest `keep` need: manifests, segment files, logged batches.
 
-        While there are fewer than `keep`, the way back may lead to the beginning, so nothing is deleted. The batches may
-        stay, for whoever wants to run all of them again.
+        While there are fewer than `keep`, the way back may lead to the beginning, so nothing is deleted. The batches
+        may stay, for whoever wants to run all of them again.
         """
         self.check_epoch()
         kept = self.checkpoints.newest_whole(keep)
