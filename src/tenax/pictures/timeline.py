@@ -129,7 +129,7 @@ def _figure(history: History) -> Figure:
         _landmark_lines(axes, history)
         _style(axes)
     _landmark_labels(panels[0], history)
-    panels[-1].set_xlim(0, history.end_s)
+    panels[-1].set_xlim(0, 1.02 * history.end_s)
     panels[-1].set_xlabel("seconds since the nodes were up", fontsize=LABEL_SIZE, color=INK)
     _legend(figure, history)
     return figure
