@@ -18,7 +18,7 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-demo: setup  ## a minute of traffic on an embedded cluster, with a live view
+demo: setup  ## half of an embedded cluster is killed, outputs go on: live view, report
 	$(BIN)/tenax demo
 
 test: setup  ## lint, types, import contract and all tests

@@ -140,8 +140,8 @@ class LiveView:
         grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
-            grid.add_row("[dim]output[/dim]", Text(name), "[dim]rows[/dim]", written, "[dim]lag[/dim]", _lag(lag))
-            states.add_row(Text.assemble(("output ", "dim"), name), output_text(self._outages, name))
+            state = output_text(self._outages, name)
+            states.add_row("[dim]output[/dim]", Text(name), state, f"{written} [dim]rows, lag[/dim] {_lag(lag)}")
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )

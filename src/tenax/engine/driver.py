@@ -328,7 +328,11 @@ class Driver:
         nodes: tuple[Node, ...] = ()
         for _ in range(MAX_MEETINGS):
             strangers = self.nodes.strangers()
-            nodes = self.nodes.introduce(strangers) if strangers else ()
+            try:
+                nodes = self.nodes.introduce(strangers) if strangers else ()
+            except Exception as error:  # a node died or was too slow while it said its name: ask those that live
+                self.observer.told(f"nodes are asked again for their names: {_one_line(error)}")
+                self.nodes.forget(strangers)
             if nodes:
                 break
             time.sleep(LOOK_EVERY_S)

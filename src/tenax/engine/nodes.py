@@ -86,6 +86,11 @@ class Nodes:
                 made.append(Node(name, rack=rack, slots=self._slots))
         return tuple(made)
 
+    def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
+        """Let executors that did not say their names be strangers again."""
+        with self._lock:
+            self._met -= {one.executor for one in strangers}
+
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""
         with self._lock:

@@ -83,7 +83,7 @@ class Heartbeat:
     is known at once, whatever this says.
     """
 
-    interval_s: float = 3.0
+    interval_s: float = 5.0
     misses: int = 3
 
     def __post_init__(self) -> None:
@@ -125,7 +125,8 @@ class Session:
         for name, value in (*SETTINGS.items(), *(heartbeat or Heartbeat()).settings().items()):
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
-        conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.PYTHONHASHSEED", "0")
+        conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.POLARS_NO_PARTITION", "1")
+        conf.set("spark.executorEnv.PYTHONHASHSEED", "0")
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
