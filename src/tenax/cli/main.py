@@ -30,7 +30,7 @@ app = typer.Typer(
 
     Run an application, or describe a topology in a file and plan how to protect it:
 
-      tenax demo                                          a minute of traffic
+      tenax demo                                          half of a cluster is killed, outputs go on
 
       tenax run app.py --store out/run                    run it; again: go on
 
