@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clean
+.PHONY: help setup demo test chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -18,7 +18,7 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-demo: setup  ## a minute of traffic on an embedded cluster, with a live view
+demo: setup  ## half of an embedded cluster is killed, outputs go on: live view, report
 	$(BIN)/tenax demo
 
 test: setup  ## lint, types, import contract and all tests
@@ -28,6 +28,9 @@ test: setup  ## lint, types, import contract and all tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --ignore tests/spark
 	$(BIN)/pytest tests/spark
+
+chaos: setup  ## 25 random schedules of real faults and 10,000 simulated runs; about half an hour
+	$(BIN)/python -m tenax.cli.soak
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

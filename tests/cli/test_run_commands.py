@@ -32,6 +32,15 @@ def build(rows=10):
         (GOOD, ["--batch", "soon"], "'soon'"),
         (GOOD, ["--nodes", "0"], "--nodes"),
         (GOOD, ["--max-rows", "0"], "--max-rows"),
+        (GOOD, ["--replicas", "most"], "found 'most'"),
+        (GOOD, ["--replicas", "a[0]"], "sources need no replica, found a[0]"),
+        (GOOD, ["--replicas", "x[0]"], "unknown operator in task x[0]"),
+        (GOOD, ["--backups", "planned"], "planned backups need a recovery_latency"),
+        (GOOD, ["--recovery-latency", "5s", "--backups", "all"], "leave one of the two out"),
+        (GOOD, ["--recovery", "never"], "recovery is one of incremental, blocking, found 'never'"),
+        (GOOD, ["--outputs", "all"], "outputs is one of tentative, hold, found 'all'"),
+        (GOOD, ["--tentative-delay", "1s", "--recovery", "blocking"], "needs tentative outputs and incremental"),
+        (GOOD, ["--checkpoint-every", "0"], "--checkpoint-every"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(

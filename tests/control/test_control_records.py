@@ -35,12 +35,15 @@ def test_events_and_instructions_are_plain_data() -> None:
 
 def test_a_whole_log_can_be_written_as_json() -> None:
     coordinator = Coordinator(TaskGraph(Topology("one", (Operator("a", 2),))))
-    coordinator.handle(Started(1, (Node("n1"),), None, 0, 0))
+    coordinator.handle(Started(1, (Node("n1"),), None, 0, {}))
     coordinator.handle(BatchesLogged(1, 2))
     written = json.loads(json.dumps(plain(coordinator.log)))
     ordered = written[1]["instructions"][0]
-    assert ordered["starts"] == ["a[0]@0/0.0", "a[1]@0/0.0"]
-    assert ordered["placement"]["primaries"] == {"a[0]": "n1", "a[1]": "n1"}
+    assert [(step["start"], step["node"], step["role"]) for step in ordered["steps"]] == [
+        ("a[0]@0/0.0", "n1", "primary"),
+        ("a[1]@0/0.0", "n1", "primary"),
+    ]
+    assert ordered["retain"] == []
 
 
 def test_names_can_be_read_back() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event
+from tenax.control.instructions import Instruction
 from tenax.engine.application import Application
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.shipping import check_shippable, pack
@@ -39,6 +42,9 @@ class Deaf:
         pass
 
     def told(self, message: str) -> None:
+        pass
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         pass
 
     def published(self, last: int, latencies_s: list[float]) -> None:

@@ -249,7 +249,7 @@ store = Store.open(folder / "store", {})
 sink = ParquetSink(folder / "jams")
 committer = sink.committer("jams", folder / "store", store.identity, store.epoch)
 print("ready", flush=True)
-for batch in range(committer.last_batch + 1, 100_000):
+for batch in range(committer.last_batch(0) + 1, 100_000):
     if not store.batches or batch > store.batches[-1].number:
         store.log_batch(batch, {"first": batch})
     committer.commit(batch, [sink.write("jams", 0, batch, "1", pl.DataFrame({"batch": [batch] * 50}))])

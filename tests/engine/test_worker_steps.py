@@ -4,100 +4,23 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from pyarrow import parquet
+from engine.worker_cluster import ROWS, Cluster, application, results
 
 import tenax as tx
-from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.application import Application
+from tenax.control.versions import PassId
 from tenax.engine.errors import DamagedStore
-from tenax.engine.layout import layout
-from tenax.engine.sources.formats import as_frame
 from tenax.engine.sources.source import Limits, Planned
-from tenax.engine.worker.orders import Bundle, Order, Places, Report, Restored
+from tenax.engine.worker.orders import Report
 from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
-from tenax.engine.worker.steps import Worker
+from tenax.engine.worker.steps import TRIM_EVERY, Worker
 from tenax.engine.worker.versions import file_name, read_index
-from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
-
-ROWS = 6_000
-LIMIT = Limits(1_000)
-
-
-def application(folder: Path) -> Application:
-    # elements (2) ─► filter (2) ─► window (3) ─► sums (3, output)
-    #                                  └──► top-local (3) ─► top (1) ─► best (1, output)
-    topology = tx.Topology("toy")
-    source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
-    stream = topology.source("rows", source, partitions=2).filter(pl.col("sequence") % 3 > 0)
-    keyed = stream.with_columns((pl.col("sequence") % 7).alias("key")).key_by("key")
-    sums = keyed.window("2s", every="500ms").aggregate(pl.col("value").sum(), parallelism=3, name="window")
-    sums.output("sums", tx.parquet(folder / "sums"))
-    sums.top(2, "value").output("best", tx.parquet(folder / "best"))
-    return topology.build()
-
-
-class Cluster:
-    """Workers of several nodes in this process, and passes over them as Spark would carry them."""
-
-    def __init__(self, one: Application, folder: Path, nodes: int, restored: Restored | None = None) -> None:
-        self.application = one
-        self.graph = TaskGraph(one.topology)
-        homes = [int(self.graph.first[o] + i) % nodes for o, i in self._tasks()]
-        self.names = [f"n{number}" for number in range(nodes)]
-        self.layout = layout(self.graph, self.names, homes)
-        self.places = Places(folder / "nodes", folder)
-        self.workers = [Worker(one, self.places, name, restored) for name in self.names]
-        self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
-        self.positions: dict[str, object] = {}
-        self.batch = 0
-
-    def _tasks(self) -> list[tuple[int, int]]:
-        return [(o, i) for o, one in enumerate(self.graph.operators) for i in range(one.parallelism)]
-
-    def order(self, batches: int, number: int) -> Order:
-        ranges, ended = {}, False
-        for name, source in self.application.sources.items():
-            partitions = self.application.topology.operator(name).parallelism
-            found = []
-            for _ in range(batches):
-                planned = source.plan(self.positions.get(name), partitions, LIMIT, 0)  # type: ignore[arg-type]
-                if isinstance(planned, Planned):
-                    self.positions[name], ended = planned.position, planned.ended
-                    found.append(planned.ranges)
-            ranges[name] = tuple(found)
-        count = len(next(iter(ranges.values())))
-        first = self.batch + 1
-        self.batch += count
-        return Order("run", PassId(1, number), first, self.batch, self.layout, self.heads, ranges, ended)
-
-    def run(self, order: Order) -> list[Report]:
-        bundles: list[list[Bundle]] = [[] for _ in self.names]
-        for level in range(len(order.layout.levels)):
-            sent = [worker.run(order, level, node, bundles[node]) for node, worker in enumerate(self.workers)]
-            bundles = [[sent[source][node] for source in range(len(self.names))] for node in range(len(self.names))]
-        last = [bundle for received in bundles for bundle in received]
-        failures = [failure for bundle in last for failure in bundle.failures]
-        assert not failures, failures[0].trace
-        self.heads = tuple(replace(head, batch=order.last, pass_id=order.pass_id) for head in self.heads)
-        return [report for bundle in last for report in bundle.reports]
-
-
-def results(reports: Sequence[Report], folder: Path) -> dict[str, pl.DataFrame]:
-    """The rows of all staged files, by output."""
-    found: dict[str, list[pl.DataFrame]] = {}
-    for staged in itertools.chain.from_iterable(report.staged for report in reports):
-        if staged.file.name:
-            path = next(folder.rglob(staged.file.name))
-            found.setdefault(staged.output, []).append(as_frame(parquet.read_table(path)))
-    return {name: pl.concat(frames).sort(pl.all()) for name, frames in found.items()}
 
 
 def run_all(folder: Path, nodes: int, batches: int) -> dict[str, pl.DataFrame]:
@@ -106,7 +29,7 @@ def run_all(folder: Path, nodes: int, batches: int) -> dict[str, pl.DataFrame]:
     for number in itertools.count(1):
         order = cluster.order(batches, number)
         reports += cluster.run(order)
-        if order.ended:
+        if order.ended_at is not None:
             return results(reports, folder)
     raise AssertionError
 
@@ -161,17 +84,19 @@ def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
     for number in range(1, 4):
         cluster.run(cluster.order(1, number))
     homes = cluster.layout.homes
-    parts = {head.task: cluster.workers[home].upload(head, {}) for head, home in zip(cluster.heads, homes, strict=True)}
+    parts = {task: cluster.workers[homes[task][0]].upload(head, {}) for task, head in enumerate(cluster.heads)}
     known = {task: {part.segment: part for part in listed} for task, listed in parts.items()}
     assert parts == {
-        head.task: cluster.workers[home].upload(head, known[head.task])
-        for head, home in zip(cluster.heads, homes, strict=True)
+        task: cluster.workers[homes[task][0]].upload(head, known[task]) for task, head in enumerate(cluster.heads)
     }
-    restored = Cluster(cluster.application, tmp_path, 3, Restored(3, parts))
+    restored = Cluster(cluster.application, tmp_path, 3)
     restored.heads, restored.positions, restored.batch = cluster.heads, dict(cluster.positions), 3
+    restored.restored, restored.marks = parts, dict(cluster.marks)
+    straight = results(cluster.run(cluster.order(2, 9)), tmp_path)
     shutil.rmtree(tmp_path / "nodes")
-    restored.run(restored.order(2, 9))
-    assert restored.batch == 5
+    again = results(restored.run(restored.order(2, 9)), tmp_path)
+    assert again.keys() == straight.keys()
+    assert all(again[name].equals(straight[name]) for name in again)
 
 
 def test_versions_that_nobody_needs_are_deleted(tmp_path: Path) -> None:
@@ -290,13 +215,13 @@ def test_retained_outputs_are_what_was_sent(tmp_path: Path) -> None:
 
 
 def test_a_pass_lets_go_of_retained_outputs_that_nobody_needs(tmp_path: Path) -> None:
-    cluster = Cluster(application(tmp_path), tmp_path, 1)
+    cluster = Cluster(application(tmp_path), tmp_path, 1, Limits(300))
     task = Task("window", 1)
-    for number in (1, 2):
-        order = replace(cluster.order(2, number), retain=frozenset({cluster.graph.number(task)}), retained_before=2)
-        cluster.run(order)
+    for number in range(1, TRIM_EVERY + 1):
+        retain = frozenset({cluster.graph.number(task)}) if number < 5 else frozenset[int]()
+        cluster.run(replace(cluster.order(1, number), retain=retain, retained_before=3))
     kept = sorted(path.name for path in cluster.workers[0].states.folder(task).glob("*.out"))
-    assert [int(name.split("-")[0]) for name in kept] == [2, 3, 4]
+    assert [int(name.split("-")[0]) for name in kept] == [3, 4]
 
 
 def test_retained_outputs_are_dropped_by_batch_and_checked(tmp_path: Path) -> None:

@@ -2,28 +2,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tenax.control import transitions
+from tenax.control import decisions, outages, transitions
+from tenax.control.coordinator import Coordinator
+from tenax.control.copies import Copy, Span, TaskState
 from tenax.control.events import PassFinished
-from tenax.control.state import RunState
-from tenax.control.transitions import Learned, Run
+from tenax.control.instructions import Step, Trim
+from tenax.control.rounds import Round, next_round
+from tenax.control.run import Run
+from tenax.control.standing import Standing
+from tenax.control.state import Running, RunState
+from tenax.control.transitions import Learned
 from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 from tenax.simulation.runs import SimulationFailed, simulate
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
 
 SEEDS = 1000
+CHUNK = 125  # so that several workers share them
+MOST_SEEDS = 200  # a mistake that none of these shows is one that the judges do not see
 TASK = Task("a", 0)
 ROWS = (0, 1)
+Mistake = Callable[[pytest.MonkeyPatch], None]
 
 
-def test_results_are_exact_whenever_drivers_die_or_hang() -> None:
-    runs = [simulate(seed) for seed in range(SEEDS)]
-    assert sum(run.drivers for run in runs) > 2 * SEEDS  # the faults do happen
-    assert sum(run.superseded for run in runs) > SEEDS // 4
-    assert max(run.time_s for run in runs) < 200.0
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_results_are_exact_whenever_drivers_or_nodes_die_or_hang(first: int) -> None:
+    runs = [simulate(seed) for seed in range(first, first + CHUNK)]
+    assert sum(run.drivers for run in runs) > 2 * CHUNK  # the faults do happen
+    assert sum(run.superseded for run in runs) > CHUNK // 4
+    assert sum(run.lost for run in runs) > CHUNK
+    assert sum(run.tentative for run in runs) > 0
+    assert max(run.time_s for run in runs) < 400.0
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
@@ -44,12 +57,148 @@ def test_a_failing_seed_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch
         simulate(3)
 
 
+# Mistakes in the coordinator, each put in by hand: some seed must fail.
+
+
+def tentative_versions_become_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(copy: Copy, step: Step, made: Version) -> Copy:
+        return replace(copy, head=made, stored=False)
+
+    monkeypatch.setattr(transitions, "_moved", moved)
+
+
+def affected_tasks_step_as_if_nothing_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = decisions._live_steps
+
+    def accurate(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
+        return tuple(replace(step, tentative=False) for step in real(run, state, now))
+
+    monkeypatch.setattr(decisions, "_live_steps", accurate)
+
+
+def shadows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = transitions._stepped
+
+    def stepped(task: TaskState, step: Step, running: Running) -> TaskState:
+        return replace(real(task, step, running), shadow=None)
+
+    monkeypatch.setattr(transitions, "_stepped", stepped)
+
+
+def retained_outputs_seem_one_batch_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def longer(first: int, last: int, pass_id: PassId, nodes: tuple[str, ...]) -> Span:
+        return Span(first, last + 1, pass_id, nodes)
+
+    monkeypatch.setattr(transitions, "Span", longer)
+
+
+def lost_nodes_still_have_their_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = TaskState.without
+
+    def without(task: TaskState, nodes: set[str]) -> TaskState:
+        return replace(real(task, nodes), retained=task.retained)
+
+    monkeypatch.setattr(TaskState, "without", without)
+
+
+def promoted_replicas_seem_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = outages._bereft
+
+    def bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:
+        left = real(run, state, number, task)
+        if left.primary is None:
+            return left
+        return replace(left, primary=replace(left.primary, head=replace(left.primary.head, batch=state.finished)))
+
+    monkeypatch.setattr(outages, "_bereft", bereft)
+
+
+def lost_tasks_go_on_from_where_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:
+        return TaskState(task.head, retained=task.retained)
+
+    monkeypatch.setattr(outages, "_bereft", bereft)
+
+
+def one_version_too_many_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = decisions._needed_from
+    monkeypatch.setattr(decisions, "_needed_from", lambda state: real(state) + 1)
+
+
+def retained_outputs_are_trimmed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trim(retained_before: int, checkpoints_before: int, source_log_before: int) -> Trim:
+        return Trim(retained_before + 4, checkpoints_before, source_log_before)
+
+    monkeypatch.setattr(decisions, "Trim", trim)
+
+
+def forks_outlive_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskState, "accurate", lambda task: task)
+
+
+def checkpoints_are_made_while_tasks_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = decisions._store_checkpoint
+
+    def store(run: Run, state: RunState) -> decisions.Decision:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Standing, "whole", property(lambda _: True))
+            return real(run, state)
+
+    steps = tuple(store if one is real else one for one in decisions._STEPS)
+    monkeypatch.setattr(decisions, "_STEPS", steps)
+
+
+def rounds_read_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortened(run: Run, state: RunState, now: Standing) -> Round | None:
+        found = next_round(run, state, now)
+        return None if found is None else replace(found, readings=found.readings[1:])
+
+    monkeypatch.setattr(decisions, "next_round", shortened)
+
+
+def passes_outlive_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "cancelled", lambda state: state)
+
+
+MISTAKES = (
+    tentative_versions_become_heads,
+    affected_tasks_step_as_if_nothing_was_missing,
+    shadows_are_forgotten,
+    retained_outputs_seem_one_batch_longer,
+    lost_nodes_still_have_their_outputs,
+    promoted_replicas_seem_up_to_date,
+    lost_tasks_go_on_from_where_they_were,
+    one_version_too_many_is_let_go_of,
+    retained_outputs_are_trimmed_too_early,
+    checkpoints_are_made_while_tasks_are_missing,
+    rounds_read_too_little,
+    passes_outlive_their_nodes,
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_without_the_invariants_of_the_coordinator_the_judges_see_that(
+    mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    monkeypatch.setattr(Coordinator, "check_invariants", lambda _: None)
+    with pytest.raises(SimulationFailed):
+        all(simulate(seed) for seed in range(MOST_SEEDS))
+
+
+def test_the_invariants_see_that_forks_outlive_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    forks_outlive_the_join(monkeypatch)
+    with pytest.raises(SimulationFailed, match="only tainted tasks have forks"):
+        all(simulate(seed) for seed in range(MOST_SEEDS))
+
+
 def test_the_store_refuses_older_epochs() -> None:
     store = Store((TASK,))
     old, new = store.claim(), store.claim()
     writes: tuple[Callable[[], None], ...] = (
         lambda: store.log(old, 1, ROWS),
         lambda: store.commit(old, TASK, 1, b""),
+        lambda: store.show(old, TASK, 1, b""),
         lambda: store.upload(old, 1, Version(TASK, 1, PassId(1, 1)), b""),
         lambda: store.trim(old, 0, 1),
         lambda: store.seal(old, StoredCheckpoint(1, ())),
@@ -79,3 +228,14 @@ def test_the_store_notices_misuse() -> None:
         store.fetch(epoch, version)
     with pytest.raises(StoreMisused, match="stay"):
         store.trim(epoch, 0, 2)
+
+
+def test_the_store_shows_nothing_tentative_after_a_final_result() -> None:
+    store = Store((TASK,))
+    epoch = store.claim()
+    store.show(epoch, TASK, 1, b"guess")
+    store.commit(epoch, TASK, 1, b"result")
+    with pytest.raises(StoreMisused, match="tentative results come before final ones"):
+        store.show(epoch, TASK, 1, b"guess")
+    assert [commit.tentative for commit in store.commits] == [True, False]
+    assert store.published == {TASK: 1}

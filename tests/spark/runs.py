@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +11,9 @@ import polars as pl
 from pyspark import cloudpickle
 from spark.oracles import Results
 
-from tenax.control.instructions import Outcome, Stop
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event
+from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.state import Settings
 from tenax.engine.application import Application
 from tenax.engine.driver import Driver, RunSettings
@@ -38,6 +40,9 @@ class Watcher:
 
     def told(self, message: str) -> None:
         self.messages.append(message)
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+        pass
 
     def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002
         self.batches.append(last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenax.api.streams import Stream, Topology, Windowed
 from tenax.engine.sinks.delivery import callback, console
-from tenax.engine.sinks.parquet import parquet, read_committed
+from tenax.engine.sinks.parquet import parquet, read_committed, read_latest
 from tenax.engine.sources.files import files
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.workloads import elements, incident_reports, page_views, traffic_locations, tweets
@@ -30,6 +30,7 @@ __all__ = [
     "page_views",
     "parquet",
     "read_committed",
+    "read_latest",
     "traffic_locations",
     "tweets",
 ]

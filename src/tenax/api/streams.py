@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tenax.engine.application import Application, late_output
+from tenax.engine.application import Application, Protection, late_output
 from tenax.engine.sinks.sink import Sink
 from tenax.engine.sources.source import Source
 from tenax.errors import InvalidTopology
@@ -38,6 +38,7 @@ class Topology:
         self._computations: dict[str, Computation] = {}
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._protection = Protection()
 
     def source(self, name: str, source: Source, *, partitions: int = 1, late: Sink | None = None) -> Stream:
         """Rows from outside, read by so many tasks; late ones are dropped, or go to a sink of their own."""
@@ -47,12 +48,36 @@ class Topology:
             self._sinks[late_output(name)] = late
         return Stream(self, name, source.time)
 
+    def protect(
+        self,
+        *,
+        replicas: int | str | Sequence[str] = 0,
+        recovery_latency: str | None = None,
+        backups: str | None = None,
+        recovery: str = "incremental",
+        outputs: str = "tentative",
+        order: str = "best-density",
+        tentative_delay: str = "0s",
+        checkpoint_every: int = 10,
+    ) -> None:
+        """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
+        self._protection = Protection(
+            replicas if isinstance(replicas, int | str) else tuple(replicas),
+            recovery_latency,
+            backups,
+            recovery,
+            outputs,
+            order,
+            tentative_delay,
+            checkpoint_every,
+        )
+
     def build(self) -> Application:
         """The application: the checked topology with everything that runs in it."""
         if not any(operator.output for operator in self._operators.values()):
             raise InvalidTopology(f"topology {self.name!r} has an output, found none: end a stream with output(...)")
         topology = model.Topology(self.name, tuple(self._operators.values()))
-        return Application(topology, self._sources, self._computations, self._sinks, self._keys)
+        return Application(topology, self._sources, self._computations, self._sinks, self._keys, self._protection)
 
     def _add(self, operator: Operator) -> None:
         if operator.name in self._operators:

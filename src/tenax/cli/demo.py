@@ -1,39 +1,75 @@
-"""`tenax demo`: the traffic example on an embedded cluster, for about a minute."""
+"""`tenax demo`: the traffic example on an embedded cluster that loses half of its nodes, and what came of it."""
 
 from __future__ import annotations
 
+import random
 import shutil
-from datetime import datetime
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from tenax.cli import render
 from tenax.cli.options import made
+from tenax.errors import InvalidFile, TenaxError
 from tenax.examples import app_path
+
+if TYPE_CHECKING:
+    from tenax.cli.outage_view import Outages
+    from tenax.cli.report import Account
+    from tenax.control.instructions import Stop
+    from tenax.engine.application import Application
+    from tenax.engine.chaos.record import Outcome, Recorder
+    from tenax.engine.chaos.schedule import Schedule
+    from tenax.engine.driver import RunSettings
+    from tenax.engine.protection import Protected
+    from tenax.engine.session import Session
 
 RATE = 20_000.0  # locations a second, as in the papers' incident query
 REPORTS = 98.0  # and what their drivers report
-SHOWN_ROWS = 8
+REPLICAS = 8
+RACKS = 2
+CHECKPOINT_EVERY = 5
+SPARE_SLOTS = 3  # so that a cluster that lost half of its nodes has no room for everything
+STRIKE_AT = 0.3  # of the run's time, and how much of it until nodes come back
+BACK_AFTER = 0.2
+BETWEEN = 0.12
+ABOUT = (
+    "Car locations (20,000 a second) and reports of incidents are joined into traffic jams, in batches of a second. "
+    "Half of the nodes are killed at once, by SIGKILL, and their files deleted. Outputs go on with what is left: "
+    "results that lack some of their inputs are tentative, with an estimate of their quality. Nodes return one by one, "
+    "lost tasks catch up, and final results replace the tentative ones."
+)
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where store and results go.")] = Path("out/demo"),
-    seconds: Annotated[int, typer.Option("--seconds", help="How long rows keep coming.", min=5)] = 40,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 2,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where store, results and report go.")] = Path(
+        "out/demo"
+    ),
+    seconds: Annotated[int, typer.Option("--seconds", help="How long rows keep coming.", min=10)] = 45,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=2)] = 4,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses which rack fails, and when.")] = 1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures as JSON.", show_default=False)
+    ] = None,
 ) -> None:
-    """Run the traffic example: 20,000 car locations a second and what drivers report, joined into jams.
+    """Kill half of a cluster while it works, and watch outputs go on.
 
-    It starts an embedded Spark cluster, shows the run while it goes on, and what it found in the end.
+    20,000 car locations a second and what drivers report are joined into jams, on an embedded Spark cluster in two
+    racks. All nodes of one rack are killed at once and return one after the other. In the end the same batches run
+    again without failures, and every final result is compared, to the byte: the exit code is 1 if one differs.
+
+    The report is in [bold]out/demo/report.html[/bold]. It takes about a minute and a half.
     """
-    from tenax.cli.live import LiveView
-    from tenax.cli.run import failed, stop_on_interrupt
-    from tenax.engine.driver import Driver, RunSettings
+    from tenax.engine.application import Protection
     from tenax.engine.loading import load_application
-    from tenax.engine.sinks.parquet import read_committed
+    from tenax.engine.protection import planned
+    from tenax.engine.session import Session
 
-    shutil.rmtree(made(out), ignore_errors=True)
+    _emptied(out)
     options: dict[str, object] = {
         "rows": int(RATE * seconds),
         "reports": int(REPORTS * seconds),
@@ -42,22 +78,140 @@ def demo_command(
         "folder": str(out),
     }
     application = load_application(app_path("traffic"), options)
-    with LiveView(application, out / "store") as view:
-        driver = Driver(application, out / "store", RunSettings(nodes=nodes), view)
-        stop_on_interrupt(driver.request_stop)
-        stop = driver.run()
-    view.summary(stop)
-    failed(stop, out / "store")
-    jams = read_committed(out / "jams")
+    protected = planned(application.topology, Protection(replicas=REPLICAS, checkpoint_every=CHECKPOINT_EVERY))
     console = render.console()
-    console.print(f"\n[bold]The last of {jams.height:,} jams[/bold] in {out / 'jams'}")
-    rows = [[_shown(value) for value in row] for row in jams.tail(SHOWN_ROWS).rows()]
-    console.print(render.table("", jams.columns, rows))
-    console.print(f"\n[dim]next[/dim] tenax inspect {out / 'store'}    [dim]or[/dim] tenax run --help")
+    console.print(f"[dim]plan[/dim] {protected.line}", markup=True, soft_wrap=True)
+    with console.status(f"starting {nodes} nodes in {RACKS} racks"):
+        session = Session(made(out / "cluster"), nodes)
+    try:
+        account, outcome = _run_and_judge(application, out, protected, nodes, seconds, seed, session)
+    finally:
+        session.stop()
+    _tell(account, outcome, out, json_file)
+    if not outcome.held:
+        raise typer.Exit(1)
 
 
-def _shown(value: object) -> str:
-    """A value as it fits into a table."""
-    if isinstance(value, float):
-        return render.number(value)
-    return value.strftime("%H:%M:%S") if isinstance(value, datetime) else str(value)
+def demo_schedule(seconds: int, nodes: int, seed: int) -> Schedule:
+    """A rack is killed when a third of the time is over; its nodes return one after the other."""
+    from tenax.engine.chaos.schedule import Fault, Kind, Unit, When
+
+    dice = random.Random(seed)
+    rack = dice.randint(1, RACKS)
+    struck_s = seconds * (STRIKE_AT + 0.1 * dice.random())
+    count = len([place for place in range(nodes) if place % RACKS + 1 == rack])
+    strike = Fault(Kind.KILL, f"rack{rack}", When(round(struck_s, 1), Unit.SECONDS))
+    back = (
+        Fault(
+            Kind.RETURN,
+            "1",
+            When(round(struck_s + seconds * (BACK_AFTER + BETWEEN * min(number, 2)), 1), Unit.SECONDS),
+        )
+        for number in range(count)
+    )
+    return (strike, *back)
+
+
+def _emptied(out: Path) -> None:
+    """Remove what an earlier demo left; a folder of anything else is not touched."""
+    made(out)
+    if any(out.iterdir()) and not (out / "cluster").exists():
+        raise InvalidFile(f"--out is an empty folder or one of an earlier demo, found {out}: name another")
+    shutil.rmtree(out)
+    made(out)
+
+
+def _settings(application: Application, protected: Protected, nodes: int) -> RunSettings:
+    from tenax.engine.driver import RunSettings
+
+    copies = application.topology.task_count + len(protected.replicas)
+    return protected.settings(
+        RunSettings(nodes=nodes, racks=RACKS, slots=-(-copies // nodes) + SPARE_SLOTS, keep_batches=True)
+    )
+
+
+def _run_and_judge(
+    application: Application, out: Path, protected: Protected, nodes: int, seconds: int, seed: int, session: Session
+) -> tuple[Account, Outcome]:
+    from tenax.cli.outage_view import Outages, OutageView
+    from tenax.cli.run import stop_on_interrupt
+    from tenax.engine.chaos.injector import Injector
+    from tenax.engine.chaos.oracle import judge
+    from tenax.engine.chaos.record import Recorder, Timeline
+    from tenax.engine.chaos.runs import Trial, outcome, unreached
+    from tenax.engine.driver import Driver
+    from tenax.model.graph import TaskGraph
+
+    began_s = time.monotonic()
+    outages = Outages(TaskGraph(application.topology), application.sinks, lambda: time.monotonic() - began_s)
+    schedule = demo_schedule(seconds, nodes, seed)
+    with OutageView(outages, "traffic, 20,000 locations a second") as view:
+        recorder = Recorder(Timeline(out / "timeline.jsonl").append, began_s, also=(view,))
+        driver = Driver(application, out / "store", _settings(application, protected, nodes), recorder, session)
+        stop_on_interrupt(driver.request_stop)
+        stop = Injector(session, nodes, schedule, recorder).run(driver)
+        ended_s = outages.clock()
+    _check_finished(stop)
+    with render.console().status("running the same batches again without failures, to compare"):
+        verdict = judge(application, out / "store", out, session, nodes)
+    trial = Trial(nodes=nodes, racks=RACKS, schedule=schedule, seed=seed)
+    found = outcome(trial, recorder.moments, verdict, unreached(schedule, recorder.moments))
+    return _account(outages, recorder, found, protected, ended_s, str(verdict)), found
+
+
+def _check_finished(stop: Stop) -> None:
+    from tenax.control.instructions import Outcome as Ending
+
+    if stop.outcome is not Ending.FINISHED:
+        raise DemoEnded(f"a demo is judged when it has finished, found {stop.outcome} ({stop.reason}): run it again")
+
+
+class DemoEnded(TenaxError):
+    """A demo ended before it could be judged."""
+
+
+def _account(
+    outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float, verdict: str
+) -> Account:
+    from tenax.cli.report import Account, history
+
+    title = "Half of the cluster is killed, outputs go on"
+    shown = history(outages, recorder.moments, title, ended_s)
+    said = f"Held: {verdict}." if found.held else f"FAILED: {verdict}."
+    figures = (*_figures(found), ("protection", protected.line))
+    return Account("Tenax demo", ABOUT, said, found.held, figures, tuple(outages.happenings), shown)
+
+
+def _figures(found: Outcome) -> Sequence[tuple[str, str]]:
+    return (
+        ("final results", f"{found.final_results:,} in {found.batches:,} batches"),
+        ("lost, duplicated, different", f"{found.lost}, {found.duplicated}, {found.different}"),
+        ("tentative results", f"{found.tentative_results:,}, corrected {found.corrected_results:,}"),
+        ("failure noticed after", _seconds(found.detection_s)),
+        ("next result after the failure", _seconds(found.first_output_after_failure_s)),
+        ("all tasks back after", _seconds(found.all_recovered_s)),
+        ("median time of a batch", _seconds(found.median_batch_s)),
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.2f} s"
+
+
+def _tell(account: Account, outcome: Outcome, out: Path, json_file: Path | None) -> None:
+    """The summary for people, the report, the picture, and the figures for programs."""
+    from tenax.cli.report import write_report
+    from tenax.pictures.timeline import save_timeline
+
+    write_report(account, out / "report.html")
+    save_timeline(account.history, out / "timeline.png")
+    if json_file is not None:
+        made(json_file.parent)
+        json_file.write_text(outcome.to_json() + "\n")
+    console = render.console()
+    console.print()
+    console.print(render.facts("What came of it", account.figures))
+    console.print()
+    console.print(Text(account.verdict, style="bold green" if account.held else "bold red"))
+    console.print(f"[dim]report[/dim]  {out / 'report.html'}    [dim]picture[/dim]  {out / 'timeline.png'}")
+    console.print(f"[dim]next[/dim]    tenax inspect {out / 'store'}    tenax run --help")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -14,7 +15,10 @@ from rich.text import Text
 
 from tenax.cli import render
 from tenax.cli.measures import Lags, SizeMeter
-from tenax.control.instructions import Outcome, Stop
+from tenax.cli.outage_view import Outages, output_text
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import CheckpointStored, Event
+from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
@@ -41,6 +45,7 @@ class LiveView:
         self._batch = self._published = self._rows = self._late = 0
         self._written: dict[str, int] = dict.fromkeys(self._outputs.values(), 0)
         self._pass_s = 0.0
+        self._outages = Outages(self._graph, self._outputs.values(), lambda: time.monotonic() - self._started)
         self._lags = Lags(application)
         self._meter = SizeMeter(store)
         self._first_s: float | None = None
@@ -68,7 +73,8 @@ class LiveView:
             if operator in self._sources:
                 rows += report.rows_in
             if operator in self._outputs:
-                self._written[self._outputs[operator]] += report.rows_out
+                name = self._outputs[operator]
+                self._written[name] += sum(one.file.rows for one in report.staged if one.output == name)
         self._rows += rows
         self._lags.passed(last, reports)
         self._recent.append((now, rows))
@@ -87,6 +93,12 @@ class LiveView:
     def told(self, message: str) -> None:
         """Something happened that a user should know."""
         self._console.print(Text(message, style="yellow"), soft_wrap=True)
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+        """Tell of nodes that come and go, and of what that means for the outputs."""
+        said = self._outages.handled(coordinator, event, then)
+        for text in () if isinstance(event, CheckpointStored) else said:
+            self.told(text)
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """Results up to a batch are committed, so long after their rows were known."""
@@ -119,7 +131,7 @@ class LiveView:
         now = time.monotonic()
         rate = sum(rows for at, rows in list(self._recent) if at > now - RECENT_S) / RECENT_S
         sizes = self._meter.sizes()
-        grid = Table.grid(padding=(0, 2))
+        grid, states = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
         grid.add_row("[dim]batch[/dim]", f"{self._batch:,}", "[dim]published[/dim]", f"{self._published:,}")
         grid.add_row("[dim]rows/s[/dim]", f"{rate:,.0f}", "[dim]rows[/dim]", f"{self._rows:,}")
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
@@ -128,11 +140,12 @@ class LiveView:
         grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
-            grid.add_row("[dim]output[/dim]", Text(name), "[dim]rows[/dim]", written, "[dim]lag[/dim]", _lag(lag))
+            state = output_text(self._outages, name)
+            states.add_row("[dim]output[/dim]", Text(name), state, f"{written} [dim]rows, lag[/dim] {_lag(lag)}")
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
-        return Group(title, grid)
+        return Group(title, grid, states)
 
 
 def _lag(seconds: float | None) -> str:

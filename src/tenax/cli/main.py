@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
+from tenax.cli.chaos import chaos_command
 from tenax.cli.run import run_command
 from tenax.errors import TenaxError
 
@@ -29,7 +30,7 @@ app = typer.Typer(
 
     Run an application, or describe a topology in a file and plan how to protect it:
 
-      tenax demo                                          a minute of traffic
+      tenax demo                                          half of a cluster is killed, outputs go on
 
       tenax run app.py --store out/run                    run it; again: go on
 
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.add_typer(plan.app, name="plan")
 app.add_typer(experiment.app, name="experiment")
 app.command("run")(run_command)
+app.command("chaos")(chaos_command)
 app.command("inspect")(stores.inspect_command)
 app.command("fidelity")(inspection.fidelity_command)
 app.command("latency")(inspection.latency_command)

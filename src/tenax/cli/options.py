@@ -26,6 +26,36 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
 
+Replicas = Annotated[
+    str | None,
+    typer.Option("--replicas", metavar="N|all|TASKS", help="Tasks that run twice: the best N, all, or those named."),
+]
+RecoveryLatency = Annotated[
+    str | None,
+    typer.Option("--recovery-latency", metavar="TIME", help="Plan backups so that a lost task is back within it."),
+]
+BackupsBy = Annotated[
+    str | None,
+    typer.Option("--backups", metavar="WHO", help="Who retains outputs: source, planned, adaptive or all."),
+]
+RecoveryMode = Annotated[
+    str | None,
+    typer.Option("--recovery", metavar="HOW", help="incremental: go on with what is left; blocking: wait for all."),
+]
+OutputMode = Annotated[
+    str | None,
+    typer.Option("--outputs", metavar="WHAT", help="Of outputs that miss tasks: tentative results, or hold them."),
+]
+RecoveryOrder = Annotated[
+    str | None, typer.Option("--order", metavar="NAME", help="Who comes back first: best-density, exact, ...")
+]
+TentativeDelay = Annotated[
+    str | None, typer.Option("--tentative-delay", metavar="TIME", help="Time before the first tentative result.")
+]
+CheckpointEvery = Annotated[
+    int | None, typer.Option("--checkpoint-every", metavar="N", help="Batches between checkpoints.", min=1)
+]
+
 
 def made(folder: Path) -> Path:
     """The folder for results, made before the work begins."""

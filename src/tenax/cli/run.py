@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tenax.cli import render
+from tenax.cli.options import (
+    BackupsBy,
+    CheckpointEvery,
+    OutputMode,
+    RecoveryLatency,
+    RecoveryMode,
+    RecoveryOrder,
+    Replicas,
+    TentativeDelay,
+)
 from tenax.control.instructions import Outcome, Stop
 from tenax.errors import InvalidRequest, TenaxError
+
+if TYPE_CHECKING:
+    from tenax.engine.application import Protection
 
 
 def run_command(
@@ -28,9 +43,17 @@ def run_command(
     ] = None,
     batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
     max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
-    checkpoint_every: Annotated[
-        int, typer.Option("--checkpoint-every", help="Batches between checkpoints.", min=1)
-    ] = 10,
+    racks: Annotated[
+        int | None, typer.Option("--racks", metavar="N", help="Deal the nodes out among N racks.", min=1)
+    ] = None,
+    replicas: Replicas = None,
+    recovery_latency: RecoveryLatency = None,
+    backups: BackupsBy = None,
+    recovery: RecoveryMode = None,
+    outputs: OutputMode = None,
+    order: RecoveryOrder = None,
+    tentative_delay: TentativeDelay = None,
+    checkpoint_every: CheckpointEvery = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -41,29 +64,62 @@ def run_command(
     published. [bold]lag[/bold] of an output: event time between the newest row read and what its published results
     cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
 
-    Example: tenax run examples/apps/traffic.py --nodes 2 --store out/traffic
+    Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
+    file, or by the options from --replicas on, which win over it.
+
+    Example: tenax run examples/apps/traffic.py --nodes 4 --racks 2 --replicas 8 --store out/traffic
     """
     from tenax.cli.live import LiveView
-    from tenax.engine.driver import Driver, RunSettings, control_settings
+    from tenax.engine.driver import Driver, RunSettings
     from tenax.engine.loading import load_application
+    from tenax.engine.protection import planned
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
     application = load_application(file, _options(options or []))
-    settings = RunSettings(
-        nodes=nodes,
-        master=master,
-        batch_s=microseconds(batch) / 1e6,
-        limits=Limits(max_rows),
-        control=control_settings(checkpoint_every),
+    given = {
+        "replicas": replicas,
+        "recovery_latency": recovery_latency,
+        "backups": backups,
+        "recovery": recovery,
+        "outputs": outputs,
+        "order": order,
+        "tentative_delay": tentative_delay,
+        "checkpoint_every": checkpoint_every,
+    }
+    protected = planned(application.topology, overridden(application.protection, given))
+    settings = protected.settings(
+        RunSettings(nodes=nodes, master=master, batch_s=microseconds(batch) / 1e6, limits=Limits(max_rows), racks=racks)
     )
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)
+        view.told(protected.line)
         stop_on_interrupt(driver.request_stop)
         stop = driver.run()
     view.summary(stop)
     failed(stop, folder)
+
+
+def overridden(protection: Protection, given: Mapping[str, str | int | None]) -> Protection:
+    """The protection of an application with what was given on the command line in place of its own."""
+    changes: dict[str, str | int | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
+    replicas = changes.get("replicas")
+    if isinstance(replicas, str):
+        changes["replicas"] = _replicas(replicas)
+    if changes.get("backups") in {"source", "all"} and "recovery_latency" not in changes:
+        protection = replace(protection, recovery_latency=None, backups=None)  # what planned backups were to keep
+    if "recovery_latency" in changes and "backups" not in changes and protection.backups in {"source", "all"}:
+        protection = replace(protection, backups=None)
+    if changes.get("outputs") == "hold" or changes.get("recovery") == "blocking":
+        changes.setdefault("tentative_delay", "0s")  # nothing will be tentative
+    return replace(protection, **changes)  # type: ignore[arg-type]  # checked by what it makes
+
+
+def _replicas(text: str) -> int | str | tuple[str, ...]:
+    if text.removeprefix("-").isdigit():
+        return int(text)
+    return tuple(part.strip() for part in text.split(",")) if "[" in text else text
 
 
 def failed(stop: Stop, folder: Path) -> None:

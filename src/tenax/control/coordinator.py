@@ -4,38 +4,42 @@ One table says it all. `learn` (transitions.py) turns an event into knowledge, `
 into instructions; both are pure. Events that answer nothing that was asked (late, repeated, unknown, of a cancelled
 pass) are ignored and logged as such.
 
-    phase      event                          knowledge                                 instructions that may follow
-    ---------  -----------------------------  ----------------------------------------  --------------------------------
-    waiting    Started, no checkpoint         running; heads initial, placement         RunPass if logged, LogBatches
-    waiting    Started, checkpoint c          restoring; heads of c, finished = c       Restore, LogBatches
-    waiting    Started, store inconsistent                                              Stop failed
-    waiting    StopRequested                                                            Stop stopped
-    restoring  Restored                       running                                   RunPass
-    restoring  RestoreFailed                  attempt + 1                               Restore | Stop failed
-    any        BatchesLogged(.., ended)       logged rises, maybe ended                 RunPass, LogBatches; wrap-up
-    any        LoggingFailed                  attempt + 1                               LogBatches | Stop failed
-    running    PassFinished, all reports      heads move, results wait, maybe due       Publish, RunPass, LogBatches
-    running    PassFinished, report missing   as PassFailed                             RunPass
-    running    PassFailed, operator or source                                           Stop failed
-    running    PassFailed, node gone                                                    Stop failed
-    running    PassFailed, passing cause      attempt + 1, same batches and heads       RunPass with a new id | Stop
-    any        Published                      published rises                           Publish, RunPass, a checkpoint
-    any        PublishFailed                  attempt + 1                               Publish | Stop failed
-    any        CheckpointStored               two newest are kept                       Trim, StoreCheckpoint
-    any        CheckpointFailed               attempt + 1                               StoreCheckpoint | Stop failed
-    any        StopRequested                  wrap-up                                   (below)
-    any        NodesJoined                    nodes known, placement stays
-    any        NodesLost, tasks placed there                                            CancelPass, Stop failed
-    any        EpochLost                                                                CancelPass, Stop superseded
-    stopped    anything                                                                 none
+    event                          knowledge                                        instructions that may follow
+    -----------------------------  -----------------------------------------------  --------------------------------
+    Started                        copies of all tasks, at the checkpoint if any    RunPass live, LogBatches
+    Started, store inconsistent                                                     Stop failed
+    BatchesLogged(.., ended)       logged rises, maybe ended                        RunPass live, LogBatches; wrap-up
+    LoggingFailed                  attempt + 1                                      LogBatches | Stop failed
+    PassFinished, live             heads or forks move, finished rises              Publish, RunPass, StoreCheckpoint
+    PassFinished, round            heads of what was behind rise; maybe all back    Publish, RunPass
+    PassFinished, report missing   as PassFailed                                    RunPass
+    PassFailed, operator, source                                                    Stop failed
+    PassFailed, passing cause      attempt + 1; then all at the checkpoint, then    RunPass with a new id, RollBack |
+                                   at the one before it                             Stop failed
+    Published                      published rises                                  Publish, RunPass, StoreCheckpoint
+    PublishFailed                  attempt + 1                                      Publish | Stop failed
+    CheckpointStored               two newest are kept, lacking replicas start      Trim, RunPass round
+    CheckpointFailed               attempt + 1; none if nodes were lost meanwhile   StoreCheckpoint | Stop failed
+    NodesLost                      passes are over; replicas become primaries,      CancelPass, CancelCheckpoint,
+                                   the other tasks there are at their checkpoint    Promote, Recover, RequestNodes,
+                                                                                    Wake, RunPass round and live
+    NodesJoined                    lost tasks may find room                         Recover, RunPass round
+    Woken                          tentative results are shown from now on          RunPass live
+    StopRequested                  wrap-up                                          (below)
+    EpochLost                                                                       CancelPass, Stop superseded
 
-Wrap-up (asked to stop, or sources ended and all finished): the live pass ends, a failed one is not tried again if a
-stop was asked for; results are published, a last checkpoint is stored, Trim, Stop.
+While tasks are missing (behind, or without a node), what depends on them steps tentatively in live passes, on forks of
+its state, or is held. All that is not affected goes on as always. What is behind rises in rounds (rounds.py), beside
+the live passes; when it is almost there, live passes wait until it is: the join. Results of rounds are final, and take
+back the tentative ones.
 
-Invariants (invariants.py): heads of all tasks at one batch; only versions of finished passes are cited; published ≤
-finished ≤ logged, but for results that an earlier driver published and this one replays; a checkpoint is of finished
-and published batches; nothing is trimmed that a kept checkpoint, an unpublished result or the live pass needs; every
-pass id is new; at most one live pass; nothing is instructed after Stop.
+Wrap-up (asked to stop, or sources ended and all finished): the live pass ends; results are published, a last checkpoint
+is stored unless tasks are missing and somebody asked for the end, Trim, Stop.
+
+Invariants (invariants.py): only versions of finished passes are cited; every task's head is at or before `finished`;
+tentative versions exist only of tasks that are tainted; final results of a task are published in order, up to its head
+at most; a checkpoint is of all tasks at one batch, published; nothing is trimmed that a kept checkpoint, an unpublished
+result or a rising task needs; every pass id is new; at most one live pass and one round; nothing follows Stop.
 """
 
 from __future__ import annotations
@@ -43,14 +47,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+import numpy as np
+
 from tenax.control import invariants
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
 from tenax.control.placement import place_tasks
+from tenax.control.run import Place, Run
+from tenax.control.standing import Standing, standing
 from tenax.control.state import RunState, Settings
 from tenax.control.stories import Entry, Line, tell
-from tenax.control.transitions import Ignored, Place, Run, learn
+from tenax.control.transitions import Ignored, learn
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 
@@ -60,8 +68,8 @@ class Coordinator:
 
     - `handle` takes one event and returns the instructions that follow; the same events give the same instructions.
     - It reads no clock, draws nothing at random and does no I/O; deadlines are the driver's to keep.
-    - At most one pass, one publication, one checkpoint and one logging request are under way at a time, each until its
-      answer comes; what fails for a passing cause is asked again a bounded number of times.
+    - At most one live pass, one round, one publication, one checkpoint and one logging request are under way at a time,
+      each until its answer comes; what fails for a passing cause is asked again a bounded number of times.
     - `state` is a frozen value; `log` holds the last events with what followed; `story` tells them for one task.
     """
 
@@ -70,11 +78,13 @@ class Coordinator:
         graph: TaskGraph,
         settings: Settings | None = None,
         retain: Iterable[Task] = (),
+        replicas: Iterable[Task] = (),
+        publishers: Iterable[Task] | None = None,
         place: Place = place_tasks,
     ) -> None:
-        tasks = graph.tasks(range(len(graph)))
-        retaining = graph.tasks(graph.number(task) for task in set(retain))
-        self._run = Run(graph, tasks, retaining, settings or Settings(), place)
+        outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
+        named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
+        self._run = Run(graph, settings or Settings(), place, *named)
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)
         self._handled = 0
@@ -107,6 +117,11 @@ class Coordinator:
         self._run.graph.number(task)
         return tell(self._log, task)
 
+    @property
+    def standing(self) -> Standing:
+        """How the tasks stand now."""
+        return standing(self._run, self._state)
+
     def check_invariants(self) -> None:
         """Raise if the coordinator contradicts itself; for tests and simulations, after every event."""
-        invariants.check(self._state)
+        invariants.check(self._run, self._state)

@@ -5,21 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tenax.control.copies import Role
+from tenax.control.homes import place_lost
 from tenax.control.instructions import (
     CancelPass,
     Instruction,
     LogBatches,
     Outcome,
+    PassKind,
     Publish,
-    Restore,
+    Reading,
     RunPass,
+    Step,
     Stop,
     StoreCheckpoint,
     Trim,
 )
-from tenax.control.state import KEPT_CHECKPOINTS, LivePass, LogRequest, Phase, RunState, Upload
-from tenax.control.transitions import Run
+from tenax.control.outages import settle
+from tenax.control.rounds import gap, next_round
+from tenax.control.run import Run
+from tenax.control.standing import Standing, standing
+from tenax.control.state import (
+    KEPT_CHECKPOINTS,
+    Backups,
+    LogRequest,
+    Outputs,
+    Phase,
+    Recovery,
+    Running,
+    RunState,
+    Upload,
+)
 from tenax.control.versions import PassId
+from tenax.model.tasks import Task
 
 Decision = tuple[RunState, Instruction | None]
 
@@ -28,69 +46,164 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Instruction]]:
     """All that is to be done now. Each instruction is noted in the state, so the next call does not repeat it."""
     if state.phase is Phase.STOPPED:
         return state, []
+    instructions = list(state.notices)
+    state = replace(state, notices=())
     if state.stop is not None:
-        return _end(state, state.stop)
-    instructions: list[Instruction] = []
+        state, last = _end(run, state, state.stop)
+        return state, [*instructions, *last]
     for step in _STEPS:
         state, instruction = step(run, state)
         if instruction is not None:
             instructions.append(instruction)
-    if state.phase is not Phase.WAITING and _is_over(state):
-        state, last = _end(state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False))
+    if state.phase is not Phase.WAITING and _is_over(run, state):
+        state, last = _end(
+            run, state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
+        )
         instructions += last
     return state, instructions
 
 
-def _end(state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
-    cancelled: list[Instruction] = [] if state.live is None else [CancelPass(state.live.pass_id)]
-    return replace(state, phase=Phase.STOPPED, stop=stop, live=None), [*cancelled, stop]
+def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
+    cancelled: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
+    over = replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None)
+    return settle(run, over) if over.tasks else over, [*cancelled, stop]
 
 
-def _restore(_run: Run, state: RunState) -> Decision:
-    wanted = state.restoration
-    if wanted is None or wanted.asked or state.wraps_up:
+def _place(run: Run, state: RunState) -> Decision:
+    """Nodes for lost tasks, whenever nodes have come or gone."""
+    if not state.unplaced:
         return state, None
-    asked = replace(state, restoration=replace(wanted, asked=True))
-    return asked, Restore(wanted.batch, state.heads, state.placement, wanted.attempt)
+    state, placed = place_lost(run, replace(state, unplaced=False))
+    return settle(run, state), placed
 
 
 def _publish(_run: Run, state: RunState) -> Decision:
-    """One at a time, oldest first: so results appear in the order of their batches."""
+    """One at a time, oldest first: so results of a task appear in the order of their batches."""
     if state.publishing is not None or not state.unpublished:
         return state, None
     results, attempt = state.unpublished[0], state.publish_attempt
     return (
         replace(state, publishing=attempt),
-        Publish(results.pass_id, results.first, results.last, attempt),
+        Publish(results.pass_id, results.parts, results.tentative, attempt),
     )
 
 
-def _run_pass(run: Run, state: RunState) -> Decision:
-    """The logged batches that wait, up to a bound."""
+def _run_round(run: Run, state: RunState) -> Decision:
+    """In the background, one at a time, and not beside a checkpoint: nodes have one slot for such work."""
+    if state.phase is not Phase.RUNNING or state.round is not None or state.storing is not None or state.wrap_up:
+        return state, None
+    found = next_round(run, state, standing(run, state))
+    if found is None:
+        return state, None
+    return _pass(run, state, PassKind.ROUND, (found.level + 1, found.last), tuple(found.steps), tuple(found.readings))
+
+
+def _run_live(run: Run, state: RunState) -> Decision:
+    """The logged batches that wait, up to a bound, for all tasks that can step."""
     if state.phase is not Phase.RUNNING or state.live is not None or state.wrap_up is not None:
         return state, None
+    now = standing(run, state)
     settings, first = run.settings, state.finished + 1
-    if state.failed is not None:
-        last, attempt = state.failed.last, state.failed.attempt
-    else:
-        may_wait = state.published + settings.max_unpublished
-        last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
-        attempt = 1
-    if last < first:
+    may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.unpublished)
+    last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
+    if last < first or _waits(run, state, now):
         return state, None
-    live = LivePass(PassId(state.epoch, state.passes + 1), first, last, attempt)
-    instruction = RunPass(
-        live.pass_id,
-        first,
-        last,
-        run.tasks,
-        state.heads,
-        state.placement,
-        run.retain,
-        settings.pass_deadline_s * attempt,
-        attempt,
+    steps = _live_steps(run, state, now)
+    if not steps or (all(run.is_source[run.number[step.task]] for step in steps) and not run.is_source.all()):
+        return state, None  # nobody is there to read
+    return _pass(run, state, PassKind.LIVE, (first, last), steps, ())
+
+
+def _waits(run: Run, state: RunState, now: Standing) -> bool:
+    """Whether live passes stand back for tasks or replicas that are about to be back, or cannot come back otherwise."""
+    left = gap(state, now)
+    # Replicas rise before a checkpoint is made: if live passes outran them for ever, none would ever be made.
+    late = state.outage is None and (state.owed or state.due is not None)
+    near = left is not None and (left <= run.settings.join_gap or late or _came_near(run, state))
+    joining = near and state.storing is None
+    if state.outage is None:
+        return joining
+    return (
+        joining
+        or run.settings.recovery is Recovery.BLOCKING
+        or state.outage.stalled >= run.settings.patience
+        or state.outage.bytes > run.settings.max_outage_bytes
     )
-    return replace(state, passes=state.passes + 1, live=live, failed=None), instruction
+
+
+def _came_near(run: Run, state: RunState) -> bool:
+    """Whether the last round came near; what a live pass added meanwhile must not keep the join off for ever."""
+    reached = None if state.outage is None else state.outage.gap
+    return reached is not None and reached <= run.settings.join_gap
+
+
+def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
+    """Every copy that is at the front: accurate ones, and tentative ones unless outputs are held for good.
+
+    During a delay they step as well, else they would not be at the front when it is over; their results are not shown.
+    """
+    steps: list[Step] = []
+    for number, task in enumerate(state.tasks):
+        tainted = bool(now.tainted[number])
+        if tainted and run.settings.outputs is Outputs.HOLD:
+            continue
+        for copy, role in ((task.primary, Role.PRIMARY), (task.in_step, Role.REPLICA)):
+            start = None if copy is None else copy.front(state.finished)
+            if copy is not None and start is not None:
+                stored = copy.stored and start == copy.head
+                steps.append(Step(run.tasks[number], copy.node, start, role, stored, tainted))
+    return tuple(steps)
+
+
+def _pass(
+    run: Run,
+    state: RunState,
+    kind: PassKind,
+    batches: tuple[int, int],
+    steps: tuple[Step, ...],
+    readings: tuple[Reading, ...],
+) -> tuple[RunState, RunPass]:
+    first, last = batches
+    attempt = state.live_attempt if kind is PassKind.LIVE else state.round_attempt
+    retain = _retained(run, state)
+    running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
+    state = replace(state, passes=state.passes + 1)
+    state = replace(state, live=running) if kind is PassKind.LIVE else replace(state, round=running)
+    deadline_s = run.settings.pass_deadline_s * attempt
+    instruction = RunPass(
+        running.pass_id, kind, first, last, steps, readings, retain, _needed_from(state), deadline_s, attempt
+    )
+    return state, instruction
+
+
+def _retained(run: Run, state: RunState) -> frozenset[Task]:
+    """The tasks that keep their outputs now; sources need not, and nobody reads those of the last tasks.
+
+    While tasks are missing, everybody does: whoever is lost next can then be fed. Producers of a task that lacks its
+    replica do, so that a new one can catch up.
+    """
+    graph = run.graph
+    everybody = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
+    found: set[Task] = set(run.tasks) if everybody else set(run.retain)
+    if not everybody:
+        for task in run.replicas:
+            number = run.number[task]
+            if state.tasks[number].in_step is None:
+                found.update(run.tasks[producer] for producer in graph.producers_of(number))
+    return frozenset(
+        task for task in found if not run.is_source[run.number[task]] and graph.consumers[_operator(run, task)]
+    )
+
+
+def _operator(run: Run, task: Task) -> int:
+    return int(run.graph.operator_of[run.number[task]])
+
+
+def _needed_from(state: RunState) -> int:
+    """The oldest batch of which a version on a node may still be asked for."""
+    uploads = [upload.batch for upload in (state.due, state.storing) if upload is not None]
+    copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
+    return min([*uploads, *(copy.head.batch for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:
@@ -102,38 +215,58 @@ def _log(run: Run, state: RunState) -> Decision:
     return replace(state, logging=request), LogBatches(request.first, request.count, request.attempt)
 
 
-def _store_checkpoint(_run: Run, state: RunState) -> Decision:
-    """One at a time, and only of published batches: a run restored from it could not make earlier results again."""
-    if state.storing is not None:
+def _store_checkpoint(run: Run, state: RunState) -> Decision:
+    """One at a time, of all tasks at one batch, and only of published batches.
+
+    A run that is restored from a checkpoint could not make earlier results again.
+    """
+    if state.storing is not None or state.round is not None or state.phase is not Phase.RUNNING:
         return state, None
+    ending = _ends(state) and state.finished > state.newest.batch
+    wanted = (ending or (state.owed and state.due is None)) and state.live is None
+    newer = state.due is None or state.due.batch < state.finished
+    if wanted and newer and standing(run, state).whole:
+        versions = tuple(task.head for task in state.tasks)
+        nodes = tuple(task.primary.node for task in state.tasks if task.primary is not None)
+        state = replace(state, due=Upload(state.finished, versions, nodes), owed=False)
     due = state.due
-    if state.wraps_up and (due is None or due.batch < state.finished):
-        due = Upload(state.finished, state.heads) if state.finished > state.kept[-1] else None
-    state = replace(state, due=due)
-    if due is None or due.batch > state.published:
+    if due is None or due.batch > state.final:
         return state, None
-    return replace(state, due=None, storing=due), StoreCheckpoint(due.batch, due.versions, due.attempt)
+    return replace(state, due=None, storing=due), StoreCheckpoint(due.batch, due.versions, due.nodes, due.attempt)
 
 
 def _trim(_run: Run, state: RunState) -> Decision:
     """Behind the newest checkpoint what recovery reads, behind the oldest kept one what a restart reads."""
-    oldest, newest = state.kept[0], state.kept[-1]
+    if len(state.kept) < KEPT_CHECKPOINTS or state.outage is not None:
+        return state, None
+    oldest, newest = state.kept[0].batch, state.kept[-1].batch
     trim = Trim(newest + 1, oldest, oldest + 1)
-    if len(state.kept) < KEPT_CHECKPOINTS or trim == state.trimmed:
+    if trim == state.trimmed:
         return state, None
     return replace(state, trimmed=trim), trim
 
 
-def _is_over(state: RunState) -> bool:
-    idle = not state.unpublished and state.storing is None and state.due is None
-    return state.wraps_up and idle and state.kept[-1] == state.finished
+def _ends(state: RunState) -> bool:
+    """Whether nothing is left to run: somebody asked for the end, or the sources have ended and all is finished."""
+    over = state.wrap_up is not None or (state.ended and state.finished == state.logged)
+    return over and state.live is None and state.round is None
+
+
+def _is_over(run: Run, state: RunState) -> bool:
+    idle = not state.unpublished and state.storing is None
+    if not (_ends(state) and idle):
+        return False
+    if not standing(run, state).whole:
+        return state.wrap_up is not None  # no checkpoint can be made: what was stored before must do
+    return state.due is None and state.newest.batch == state.finished
 
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
-    _restore,
+    _place,
     _publish,  # before the next pass: results are what people wait for
-    _run_pass,
+    _run_round,
+    _store_checkpoint,  # before the next pass: it needs all tasks at one batch
+    _run_live,
     _log,
-    _store_checkpoint,
     _trim,
 )

@@ -19,31 +19,15 @@ class Started:
     """A driver owns the store under a new epoch, and its nodes are up and empty.
 
     - `checkpoint` is the newest complete and readable one, none if there is none.
-    - Batches up to `logged` are in the batch log; results up to `published` are committed, of all outputs.
+    - Batches up to `logged` are in the batch log; `published` has the newest committed final batch of every task that
+      has results.
     """
 
     epoch: int
     nodes: tuple[Node, ...]
     checkpoint: StoredCheckpoint | None
     logged: int
-    published: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The versions of a checkpoint are on their nodes."""
-
-    batch: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFailed:
-    """A checkpoint could not be brought to the nodes."""
-
-    batch: int
-    attempt: int
-    cause: str
+    published: Mapping[Task, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +54,10 @@ class LoggingFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task did in a pass."""
+    """What one step did in a pass: the version that it made, and the node it is on."""
 
     version: Version
+    node: str
     rows: int = 0
     written_bytes: int = 0
     watermark_us: int = 0
@@ -81,7 +66,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PassFinished:
-    """A pass is through, with one report per task."""
+    """A pass is through, with one report per step."""
 
     pass_id: PassId
     reports: tuple[TaskReport, ...]
@@ -97,18 +82,18 @@ class PassFailed:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The results of these batches are committed, of all outputs."""
+    """The final or the tentative results of a pass are committed."""
 
-    first: int
-    last: int
+    pass_id: PassId
+    tentative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFailed:
-    """Not all results of these batches could be committed; those that were stay committed."""
+    """Not all results of a pass could be committed; those that were stay committed."""
 
-    first: int
-    last: int
+    pass_id: PassId
+    tentative: bool
     attempt: int
     cause: str
 
@@ -146,6 +131,13 @@ class NodesLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Woken:
+    """The time that a Wake asked for has passed."""
+
+    outage: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoadMeasured:
     """The busy fraction of tasks over the last monitoring period."""
 
@@ -168,8 +160,6 @@ class EpochLost:
 
 Event = (
     Started
-    | Restored
-    | RestoreFailed
     | BatchesLogged
     | LoggingFailed
     | PassFinished
@@ -180,6 +170,7 @@ Event = (
     | CheckpointFailed
     | NodesJoined
     | NodesLost
+    | Woken
     | LoadMeasured
     | StopRequested
     | EpochLost

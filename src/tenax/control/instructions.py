@@ -6,22 +6,13 @@ All are carried out at the same time as others, and answered by events; `Trim`, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tenax.control.copies import Role
 from tenax.control.versions import PassId, Version
-from tenax.model.plans import Placement
 from tenax.model.tasks import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """Bring the versions of a stored checkpoint to the nodes of their tasks. Answer: Restored, RestoreFailed."""
-
-    batch: int
-    versions: tuple[Version, ...]
-    placement: Placement
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +27,60 @@ class LogBatches:
     attempt: int
 
 
+class PassKind(StrEnum):
+    """What a pass is for."""
+
+    LIVE = "live"
+    """The next batches, for all that can step."""
+    ROUND = "round"
+    """Batches that others have passed long ago, for tasks or copies that catch up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One task on one node in a pass, from the version after the batch before the first.
+
+    - `stored` says that this version is to be read from the store.
+    - `tentative` steps do without the producers that are neither stepped nor read in the pass; any other step refuses.
+    """
+
+    task: Task
+    node: str
+    start: Version
+    role: Role = Role.PRIMARY
+    stored: bool = False
+    tentative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Outputs of a task that is not stepped in a pass: a node sends what it has retained of an earlier one."""
+
+    task: Task
+    node: str
+    pass_id: PassId
+
+
 @dataclass(frozen=True, slots=True)
 class RunPass:
-    """Step these tasks through batches `first` to `last`. Answer: PassFinished, PassFailed.
+    """Step tasks through batches `first` to `last`. Answer: PassFinished, PassFailed.
 
-    - `starts` has the version of each task to start from, after batch `first` − 1, in the order of `tasks`.
-    - The tasks in `retain` keep their output chunks on their node until a trim lets them go.
-    - Results of output tasks are kept until they are published or the run stops.
+    - A task has at most one step that is a primary or a shadow: that one sends.
+    - Source tasks read logged ranges; their start names a batch, and needs no version.
+    - The tasks in `retain` keep their output chunks on the node of each step until a trim lets them go.
+    - Results of primaries are kept until they are published or the run stops; shadows and replicas make none.
+    - Versions before batch `keep` are no longer needed on the nodes.
     - After `deadline_s` the driver ends the pass by itself and reports DeadlinePassed.
     """
 
     pass_id: PassId
+    kind: PassKind
     first: int
     last: int
-    tasks: tuple[Task, ...]
-    starts: tuple[Version, ...]
-    placement: Placement
-    retain: tuple[Task, ...]
+    steps: tuple[Step, ...]
+    readings: tuple[Reading, ...]
+    retain: frozenset[Task]
+    keep: int
     deadline_s: float
     attempt: int
 
@@ -65,25 +93,84 @@ class CancelPass:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """Commit the results that a pass made for these batches, each once. Answer: Published, PublishFailed.
+class Part:
+    """Results of one task for a range of batches; `quality` is 1 for final ones, an estimate for tentative ones."""
 
-    What is committed already, by an earlier attempt or driver, is left as it is.
+    task: Task
+    first: int
+    last: int
+    quality: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Commit results that a pass made, each once. Answer: Published, PublishFailed.
+
+    - What is committed already, by an earlier attempt or driver, is left as it is.
+    - Tentative results are shown apart from final ones; a final result takes back the tentative one before it.
     """
 
     pass_id: PassId
-    first: int
-    last: int
+    parts: tuple[Part, ...]
+    tentative: bool
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Upload these versions, the manifest last. Answer: CheckpointStored, CheckpointFailed."""
+    """Upload these versions from these nodes, the manifest last. Answer: CheckpointStored, CheckpointFailed."""
 
     batch: int
     versions: tuple[Version, ...]
+    nodes: tuple[str, ...]
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpoint:
+    """Do not wait any longer for nodes that are gone; the checkpoint is answered as it stands."""
+
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """A replica has become the primary of its task. For the record: nothing needs to be done."""
+
+    task: Task
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Lost tasks get nodes; those that wait have none yet. For the record: passes follow."""
+
+    homes: Mapping[Task, str]
+    queries: tuple[Task, ...]
+    waiting: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """All tasks go back to a checkpoint, because passes from newer versions keep failing. For the record."""
+
+    batch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNodes:
+    """Ask the cluster for more nodes, if it can give any; they are reported as NodesJoined."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Report Woken after a time."""
+
+    after_s: float
+    outage: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +208,18 @@ class Stop:
     resumable: bool
 
 
-Instruction = Restore | LogBatches | RunPass | CancelPass | Publish | StoreCheckpoint | Trim | Stop
+Instruction = (
+    LogBatches
+    | RunPass
+    | CancelPass
+    | Publish
+    | StoreCheckpoint
+    | CancelCheckpoint
+    | Trim
+    | Promote
+    | Recover
+    | RollBack
+    | RequestNodes
+    | Wake
+    | Stop
+)

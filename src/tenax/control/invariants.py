@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenax.control.copies import Role
+from tenax.control.outages import partial
+from tenax.control.run import Run
+from tenax.control.standing import standing
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState
+from tenax.control.transitions import through
 from tenax.control.versions import PassId
 
 
@@ -12,70 +17,85 @@ class InvariantBroken(AssertionError):
     """The coordinator contradicts itself: a bug, never a user's mistake."""
 
 
-def check(state: RunState) -> None:
+def check(run: Run, state: RunState) -> None:
     """Raise if an invariant does not hold. O(tasks)."""
-    if state.phase is Phase.WAITING or (state.phase is Phase.STOPPED and not state.heads):
+    if state.phase is Phase.WAITING or not state.tasks:
         return
-    broken = [name for name, holds in _claims(state) if not holds]
-    if broken and not (state.phase is Phase.STOPPED and state.passes == 0):  # a start that was refused is as it is
+    broken = [name for name, holds in (*_of_tasks(run, state), *_of_passes(state), *_of_store(state)) if not holds]
+    if broken:
         raise InvariantBroken("; ".join(broken))
 
 
-def _claims(state: RunState) -> Iterator[tuple[str, bool]]:
-    yield "heads of all tasks are at the same batch", {head.batch for head in state.heads} == {state.finished}
+def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
+    now = standing(run, state)
+    alive = {node.name for node in state.nodes}
     newest = PassId(state.epoch, state.passes)
-    live = state.live
+    under_way = {one.pass_id for one in (state.live, state.round) if one is not None}
+    for number, task in enumerate(state.tasks):
+        name = str(run.tasks[number])
+        copies = [copy for copy in (task.primary, task.replica, task.shadow) if copy is not None]
+        yield f"{name}: copies are on live nodes", all(copy.node in alive for copy in copies)
+        yield f"{name}: its head is at or before what is finished", task.head.batch <= state.finished
+        yield f"{name}: sources are never behind", not run.is_source[number] or task.head.batch == state.finished
+        cited = [copy.head for copy in copies] + [copy.fork for copy in copies if copy.fork is not None]
+        yield (
+            f"{name}: only versions of finished passes are cited",
+            all(one.pass_id <= newest and one.pass_id not in under_way for one in cited),
+        )
+        yield f"{name}: only tainted tasks have forks", bool(now.tainted[number]) or all(c.fork is None for c in copies)
+        if task.replica is not None and task.primary is not None:
+            yield f"{name}: its replica is on another node", task.replica.node != task.primary.node
+            yield f"{name}: its replica is not ahead", task.replica.head.batch <= task.head.batch
+        yield f"{name}: outputs are retained on live nodes", all(set(one.nodes) <= alive for one in task.retained)
     yield (
-        "heads were made by passes that are over",
-        all(head.pass_id <= newest and (live is None or head.pass_id != live.pass_id) for head in state.heads),
+        "an outage is known if and only if tasks are tainted, or will be by a partial pass",
+        (now.whole and not partial(run, state.live)) is (state.outage is None),
     )
+    for task_name, batch in state.published.items():
+        head = state.tasks[run.number[task_name]].head.batch
+        most = through(state, task_name)
+        yield f"{task_name}: published ≤ head, but for what is replayed", batch <= most
+        yield (
+            f"{task_name}: results wait for every batch after the published ones up to its head",
+            most >= head or state.finished < most,
+        )
+
+
+def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
     yield "finished ≤ logged", state.finished <= state.logged
-    yield (
-        "published ≤ finished, but for what is replayed",
-        state.published <= max(state.finished, state.replayed_through),
-    )
-    if live is not None:
-        yield "the live pass is the newest", live.pass_id == newest
-        yield "the live pass starts from the heads", live.first == state.finished + 1
-        yield "the live pass reads logged batches", live.first <= live.last <= state.logged
-        yield "no pass runs before its versions are restored", state.restoration is None
-    yield "finished results are published, or wait in order", _waits_in_order(state)
+    alive = {node.name for node in state.nodes}
+    for one in (state.live, state.round):
+        if one is None:
+            continue
+        yield "passes read logged batches", one.first <= one.last <= state.logged
+        yield "passes run on live nodes", all(step.node in alive for step in one.steps)
+        yield "steps start before the first batch", all(step.start.batch == one.first - 1 for step in one.steps)
+        sending = [step.task for step in one.steps if step.role is not Role.REPLICA]
+        yield "a task sends once in a pass", len(sending) == len(set(sending))
+    if state.live is not None:
+        yield "the live pass starts behind what is finished", state.live.first == state.finished + 1
+    if state.round is not None:
+        yield "rounds are about finished batches", state.round.last <= state.finished
+        yield "rounds are accurate", not any(step.tentative for step in state.round.steps)
+    if state.phase is Phase.STOPPED:
+        yield "nothing runs after the stop", state.live is None and state.round is None and state.stop is not None
+
+
+def _of_store(state: RunState) -> Iterator[tuple[str, bool]]:
     for upload in (state.due, state.storing):
         if upload is not None:
-            yield "checkpoints are of finished batches", state.kept[-1] < upload.batch <= state.finished
+            yield "checkpoints are of finished batches", state.newest.batch < upload.batch <= state.finished
             yield "checkpoints hold versions of one batch", {v.batch for v in upload.versions} == {upload.batch}
     if state.storing is not None:
-        yield "checkpoints are of published batches", state.storing.batch <= state.published
-        yield "checkpoints are stored in order", state.due is None or state.storing.batch < state.due.batch
-    yield (
-        "kept checkpoints are few and in order",
-        (1 <= len(state.kept) <= KEPT_CHECKPOINTS and list(state.kept) == sorted(set(state.kept))),
-    )
-    yield (
-        "kept checkpoints are of finished and published batches",
-        state.kept[-1] <= min(state.finished, state.published),
-    )
+        yield "checkpoints are of published batches", state.storing.batch <= state.final
+    batches = [one.batch for one in state.kept]
+    yield "kept checkpoints are few and in order", len(batches) <= KEPT_CHECKPOINTS and batches == sorted(set(batches))
+    yield "kept checkpoints are of published batches", state.kept[-1].batch <= state.final
     if state.trimmed is not None:
         trim = state.trimmed
-        yield "kept checkpoints are not trimmed", trim.checkpoints_before <= state.kept[0]
-        yield (
-            "the source log after the oldest kept checkpoint is not trimmed",
-            trim.source_log_before <= state.kept[0] + 1,
-        )
-        yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= state.kept[-1] + 1
-        yield "what a pass reads is not trimmed", live is None or trim.source_log_before <= live.first
-        yield "what is unpublished is not trimmed", trim.source_log_before <= state.published + 1
+        yield "kept checkpoints are not trimmed", trim.checkpoints_before <= batches[0]
+        yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
+        yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
+        yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
     if state.logging is not None:
         yield "batches are logged in order", state.logging.first == state.logged + 1 and not state.ended
-    if state.phase is Phase.STOPPED:
-        yield "nothing runs after the stop", live is None and state.stop is not None
-
-
-def _waits_in_order(state: RunState) -> bool:
-    """Whether the unpublished results are exactly the batches after the published ones up to the finished ones."""
-    after = state.published
-    for results in state.unpublished:
-        if results.first != after + 1 or results.last < results.first:
-            return False
-        after = results.last
-    return after == max(state.finished, state.published)

@@ -18,6 +18,7 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
     A chain stays whole, because the levels of a pass run one after the other: cutting it spreads no work and adds a
     shuffle for everybody. Only where no node has room for all of it is it placed task by task. O(tasks × nodes).
     """
+    nodes = [node for node in nodes if not node.standby] or nodes
     load = dict.fromkeys((node.name for node in nodes), 0)
     of_operator: dict[tuple[str, int], int] = {}
     primaries: dict[Task, str] = {}

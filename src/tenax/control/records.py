@@ -28,6 +28,8 @@ def plain(value: object) -> Data:
             return {str(key): plain(one) for key, one in value.items()}
         case tuple() | list():
             return [plain(one) for one in value]
+        case frozenset():
+            return [plain(one) for one in sorted(value)]
         case _ if is_dataclass(value) and not isinstance(value, type):
             named: dict[str, Data] = {"type": type(value).__name__}
             return named | {one.name: plain(getattr(value, one.name)) for one in fields(value)}

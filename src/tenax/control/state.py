@@ -1,30 +1,64 @@
-"""Everything the coordinator knows, as one frozen value."""
+"""What the coordinator knows of a run: one frozen value."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tenax.control.instructions import Stop, Trim
-from tenax.control.versions import PassId, Version
+from tenax.control.copies import TaskState
+from tenax.control.instructions import Instruction, Part, PassKind, Step, Stop, Trim
+from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
-from tenax.model.plans import Placement
+from tenax.model.tasks import Task
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still whole
 
 
+class Recovery(StrEnum):
+    """What goes on while tasks are missing."""
+
+    INCREMENTAL = "incremental"
+    """Live passes go on with what is left; missing tasks come back in the background."""
+    BLOCKING = "blocking"
+    """No live pass runs until everything is back."""
+
+
+class Outputs(StrEnum):
+    """What outputs show that depend on missing tasks."""
+
+    TENTATIVE = "tentative"
+    HOLD = "hold"
+
+
+class Backups(StrEnum):
+    """Which tasks retain their outputs beside those that a plan names."""
+
+    PLANNED = "planned"
+    """None."""
+    ADAPTIVE = "adaptive"
+    """All of them, from a correlated failure to the next checkpoint."""
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The bounds of a run.
+    """The bounds of a run, and how it meets failures.
 
     - A checkpoint is due at the end of every pass that reaches or passes a multiple of `checkpoint_every` batches.
     - A pass takes at most `max_batches_per_pass` batches: being behind makes passes longer.
     - At most `max_batches_ahead` batches are logged beyond the finished ones, `max_unpublished` finished beyond the
       published ones: being behind does not make queues longer.
-    - Whatever may fail for a passing cause is tried `max_attempts` times in a row.
+    - Whatever may fail for a passing cause is tried `max_attempts` times in a row. A pass that still fails is tried
+      from the newest checkpoint, then from the one before it; then the run stops.
     - The n-th attempt of a pass may take n × `pass_deadline_s`.
+    - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `join_gap` batches
+      behind, or have not come closer in `patience` rounds, live passes wait for them.
+    - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
+    - `tentative_delay_s` is how long outputs wait before the first tentative result.
+    - `correlated_losses` nodes lost since the last checkpoint make a failure correlated.
     - The coordinator remembers the last `log_length` events.
     """
 
@@ -35,6 +69,16 @@ class Settings:
     max_attempts: int = 3
     pass_deadline_s: float = 60.0
     log_length: int = 1000
+    recovery: Recovery = Recovery.INCREMENTAL
+    outputs: Outputs = Outputs.TENTATIVE
+    backups: Backups = Backups.PLANNED
+    order: str = "best-density"
+    max_batches_per_round: int = 4
+    join_gap: int = 2
+    patience: int = 3
+    max_outage_bytes: int = 4 << 30
+    tentative_delay_s: float = 0.0
+    correlated_losses: int = 2
 
     def __post_init__(self) -> None:
         for name in (
@@ -44,6 +88,11 @@ class Settings:
             "max_unpublished",
             "max_attempts",
             "log_length",
+            "max_batches_per_round",
+            "join_gap",
+            "patience",
+            "max_outage_bytes",
+            "correlated_losses",
         ):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} is at least 1, found {getattr(self, name)}: raise it")
@@ -56,6 +105,10 @@ class Settings:
             raise InvalidRequest(
                 f"pass_deadline_s is a finite number above 0, found {self.pass_deadline_s}: correct it"
             )
+        if not (math.isfinite(self.tentative_delay_s) and self.tentative_delay_s >= 0):
+            raise InvalidRequest(
+                f"tentative_delay_s is a finite number of at least 0, found {self.tentative_delay_s}: correct it"
+            )
 
 
 class Phase(StrEnum):
@@ -63,19 +116,8 @@ class Phase(StrEnum):
 
     WAITING = "waiting"
     """Not started."""
-    RESTORING = "restoring"
-    """A checkpoint is on its way to the nodes; batches are logged, no pass runs."""
     RUNNING = "running"
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Restoration:
-    """A checkpoint that must be on the nodes before the first pass."""
-
-    batch: int
-    attempt: int = 1
-    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +130,15 @@ class LogRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LivePass:
-    """The pass that runs."""
+class Running:
+    """A pass that runs."""
 
     pass_id: PassId
+    kind: PassKind
     first: int
     last: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class FailedPass:
-    """A pass that will be tried again, over the same batches."""
-
-    last: int
-    attempt: int
+    steps: tuple[Step, ...]
+    retain: frozenset[Task]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,38 +146,60 @@ class Results:
     """Results of a finished pass that are not known to be committed."""
 
     pass_id: PassId
-    first: int
-    last: int
+    parts: tuple[Part, ...]
+    tentative: bool = False
+    batches: int = 0
+    """How many batches of a live pass these are: what counts against `max_unpublished`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A checkpoint that is due, or being stored."""
+    """A checkpoint that is due, or being stored: versions in task order, and the nodes that hold them."""
 
     batch: int
     versions: tuple[Version, ...]
+    nodes: tuple[str, ...]
     attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Since tasks are missing: what it has cost, and how the way back goes.
+
+    - `gap` is how far behind the lowest missing task was when the last round since a loss ended, `stalled` in how many
+      rounds in a row that was no less than before.
+    - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
+    """
+
+    number: int
+    bytes: int = 0
+    gap: int | None = None
+    stalled: int = 0
+    holding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
     """What is known of a run; events make a new one of it, and instructions follow from it alone.
 
-    - `heads` are the newest citable versions of all tasks, in task order, after batch `finished`.
-    - `published` may be beyond `finished`: then the run replays what an earlier driver published.
-    - `unpublished` are the finished results from `published` + 1 on, oldest first; `publishing` is the attempt that is
-      made to publish the first of them.
-    - `kept` are the batches of the checkpoints that can be restored, oldest first; batch 0, the initial state, is one.
-    - `due` is a checkpoint not yet begun, `storing` the one under way.
+    - `tasks` has one state per task, in task order; `finished` is the newest batch that a live pass is through. A task
+      whose head is older is behind; what depends on it can only go on tentatively.
+    - A node that is `gone` never comes back, not even if its arrival is reported late.
+    - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
+      replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
+    - `kept` are the checkpoints that can be restored, oldest first; batch 0, the initial state, is one.
+    - `owed` says that a checkpoint should be made as soon as all tasks are at one batch; `due` is one not yet begun,
+      `storing` the one under way.
+    - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
+    - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
 
     phase: Phase = Phase.WAITING
     epoch: int = 0
     nodes: tuple[Node, ...] = ()
-    placement: Placement = field(default_factory=lambda: Placement({}, {}))
-    heads: tuple[Version, ...] = ()
-    restoration: Restoration | None = None
+    gone: frozenset[str] = frozenset()
+    tasks: tuple[TaskState, ...] = ()
 
     logged: int = 0
     ended: bool = False
@@ -150,25 +208,39 @@ class RunState:
 
     finished: int = 0
     passes: int = 0
-    live: LivePass | None = None
-    failed: FailedPass | None = None
+    live: Running | None = None
+    live_attempt: int = 1
+    round: Running | None = None
+    round_attempt: int = 1
+    rollbacks: int = 0
 
-    published: int = 0
-    replayed_through: int = 0
+    published: Mapping[Task, int] = field(default_factory=dict)
     unpublished: tuple[Results, ...] = ()
     publishing: int | None = None
     publish_attempt: int = 1
 
-    kept: tuple[int, ...] = (0,)
+    kept: tuple[StoredCheckpoint, ...] = ()
+    owed: bool = False
     due: Upload | None = None
     storing: Upload | None = None
     trimmed: Trim | None = None
+
+    outages: int = 0
+    outage: Outage | None = None
+    losses: int = 0
+    alert: bool = False
+    unplaced: bool = False
+    notices: tuple[Instruction, ...] = ()
 
     wrap_up: Stop | None = None
     stop: Stop | None = None
 
     @property
-    def wraps_up(self) -> bool:
-        """Whether nothing is left to run: somebody asked for the end, or the sources have ended and all is finished."""
-        over = self.wrap_up is not None or (self.ended and self.finished == self.logged)
-        return over and self.live is None
+    def newest(self) -> StoredCheckpoint:
+        """The newest checkpoint."""
+        return self.kept[-1]
+
+    @property
+    def final(self) -> int:
+        """The newest batch whose final results are committed, of all tasks that have results."""
+        return min(self.published.values(), default=self.finished)

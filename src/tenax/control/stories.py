@@ -9,17 +9,18 @@ from tenax.control.events import (
     CheckpointFailed,
     CheckpointStored,
     Event,
+    NodesJoined,
     NodesLost,
     PassFailed,
     PassFinished,
-    Published,
-    Restored,
-    RestoreFailed,
 )
 from tenax.control.instructions import (
     CancelPass,
     Instruction,
-    Restore,
+    Promote,
+    Publish,
+    Recover,
+    RollBack,
     RunPass,
     Stop,
     StoreCheckpoint,
@@ -60,41 +61,59 @@ def tell(log: Iterable[Entry], task: Task) -> list[Line]:
 def _of_event(event: Event, task: Task) -> str:
     match event:
         case PassFinished(pass_id, reports):
-            for report in reports:
-                if report.version.task == task:
-                    return f"pass {pass_id} finished: {report.version}, {report.rows} rows"
-            return f"pass {pass_id} finished without a report of it"
+            made = [report for report in reports if report.version.task == task]
+            if made:
+                where = " and ".join(report.node for report in made)
+                return f"pass {pass_id} finished: {made[0].version}, {made[0].rows} rows, on {where}"
         case PassFailed(pass_id, failure):
             return f"pass {pass_id} failed: {failure}"
-        case Published(first, last):
-            return f"results of batches {first} to {last} published"
         case CheckpointStored(batch):
             return f"checkpoint {batch} stored"
         case CheckpointFailed(batch, attempt, cause):
             return f"checkpoint {batch} failed, attempt {attempt}: {cause}"
-        case Restored(batch):
-            return f"checkpoint {batch} restored"
-        case RestoreFailed(batch, attempt, cause):
-            return f"checkpoint {batch} not restored, attempt {attempt}: {cause}"
         case NodesLost(nodes):
             return f"nodes lost: {', '.join(nodes)}"
+        case NodesJoined(nodes):
+            return f"nodes joined: {', '.join(node.name for node in nodes)}"
     return ""
 
 
 def _of_instruction(instruction: Instruction, task: Task) -> str:
     match instruction:
-        case RunPass() if task in instruction.tasks:
-            start = instruction.starts[instruction.tasks.index(task)]
-            node = instruction.placement.primaries[task]
+        case RunPass():
             batches = f"batches {instruction.first} to {instruction.last}"
-            return f"pass {instruction.pass_id} through {batches} on {node} from {start}, attempt {instruction.attempt}"
+            for step in instruction.steps:
+                if step.task == task:
+                    how = "tentatively " if step.tentative else ""
+                    return (
+                        f"{instruction.kind} pass {instruction.pass_id}: {how}as {step.role} through {batches} on "
+                        f"{step.node} from {step.start}, attempt {instruction.attempt}"
+                    )
+            for reading in instruction.readings:
+                if reading.task == task:
+                    return (
+                        f"pass {instruction.pass_id}: outputs of {batches}, retained by pass {reading.pass_id}, "
+                        f"are read on {reading.node}"
+                    )
         case CancelPass(pass_id):
             return f"pass {pass_id} cancelled"
-        case Restore() | StoreCheckpoint():
+        case Publish():
+            for part in instruction.parts:
+                if part.task == task:
+                    kind = f"tentative, quality {part.quality:.2f}" if instruction.tentative else "final"
+                    return f"publish results of batches {part.first} to {part.last}, {kind}"
+        case StoreCheckpoint():
             for version in instruction.versions:
                 if version.task == task:
-                    verb = "restore" if isinstance(instruction, Restore) else "store"
-                    return f"{verb} {version}, attempt {instruction.attempt}"
+                    return f"store {version}, attempt {instruction.attempt}"
+        case Promote():
+            return f"its replica on {instruction.node} takes over" if instruction.task == task else ""
+        case Recover():
+            if task in instruction.homes:
+                return f"lost, and comes back on {instruction.homes[task]}"
+            return "lost, and waits for room on a node" if task in instruction.waiting else ""
+        case RollBack():
+            return f"back to checkpoint {instruction.batch}: {instruction.reason}"
         case Trim():
             return (
                 f"trim retained outputs before batch {instruction.retained_before}, "

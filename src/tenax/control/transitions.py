@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from tenax.control.copies import Copy, Role, Span, TaskState
 from tenax.control.events import (
     BatchesLogged,
     CheckpointFailed,
@@ -19,31 +20,34 @@ from tenax.control.events import (
     PassFinished,
     Published,
     PublishFailed,
-    Restored,
-    RestoreFailed,
     Started,
     StopRequested,
+    Woken,
 )
 from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
-from tenax.control.instructions import Outcome, Stop
+from tenax.control.homes import place_replicas
+from tenax.control.instructions import (
+    Outcome,
+    Part,
+    PassKind,
+    RollBack,
+    Step,
+    Stop,
+)
+from tenax.control.outages import cancelled, nodes_lost, settle
+from tenax.control.rounds import gap
+from tenax.control.run import Run
+from tenax.control.standing import qualities, standing
 from tenax.control.state import (
     KEPT_CHECKPOINTS,
-    FailedPass,
     Phase,
-    Restoration,
     Results,
+    Running,
     RunState,
-    Settings,
-    Upload,
 )
-from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version
 from tenax.errors import TenaxError
-from tenax.model.cluster import Node
-from tenax.model.graph import TaskGraph
-from tenax.model.plans import Placement
 from tenax.model.tasks import Task
-
-Place = Callable[[TaskGraph, Sequence[Node]], Placement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,6 @@ class Ignored:
     """An event that changes nothing, and why."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What stays the same from start to stop."""
-
-    graph: TaskGraph
-    tasks: tuple[Task, ...]
-    retain: tuple[Task, ...]
-    settings: Settings
-    place: Place
 
 
 Learned = RunState | Ignored
@@ -76,10 +69,6 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
     match event:
         case Started():
             return _started(run, state, event)
-        case Restored():
-            return _restored(state, event)
-        case RestoreFailed():
-            return _restore_failed(run, state, event)
         case BatchesLogged():
             return _batches_logged(state, event)
         case LoggingFailed():
@@ -93,13 +82,15 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
         case PublishFailed():
             return _publish_failed(run, state, event)
         case CheckpointStored():
-            return _checkpoint_stored(state, event)
+            return _checkpoint_stored(run, state, event)
         case CheckpointFailed():
             return _checkpoint_failed(run, state, event)
         case NodesJoined():
             return _nodes_joined(state, event)
         case NodesLost():
-            return _nodes_lost(state, event)
+            return nodes_lost(run, state, event)
+        case Woken():
+            return _woken(state, event)
         case LoadMeasured():
             return Ignored("nothing is scaled by load yet")
         case StopRequested():
@@ -116,64 +107,52 @@ def failed(state: RunState, reason: str) -> RunState:
 def _started(run: Run, state: RunState, event: Started) -> Learned:
     if state.phase is not Phase.WAITING:
         return Ignored("the run has started already")
-    checkpoint = event.checkpoint
-    batch = 0 if checkpoint is None else checkpoint.batch
-    heads = tuple(Version(task, 0, NO_PASS) for task in run.tasks) if checkpoint is None else checkpoint.versions
+    initial = StoredCheckpoint(0, tuple(Version(task, 0, NO_PASS) for task in run.tasks))
+    checkpoint = event.checkpoint or initial
+    published = {task: event.published.get(task, 0) for task in sorted(run.publishers, key=run.number.__getitem__)}
     state = replace(
         state,
-        phase=Phase.RUNNING if checkpoint is None else Phase.RESTORING,
+        phase=Phase.RUNNING,
         epoch=event.epoch,
         nodes=event.nodes,
-        heads=heads,
-        restoration=None if checkpoint is None else Restoration(batch),
         logged=event.logged,
-        finished=batch,
-        published=event.published,
-        replayed_through=event.published,
-        kept=(batch,),
+        finished=checkpoint.batch,
+        published=published,
+        kept=(checkpoint,),
     )
-    wrong = _wrong_start(run, event, batch, heads)
+    wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
         return failed(state, wrong)
     try:
-        return replace(state, placement=run.place(run.graph, event.nodes))
+        placement = run.place(run.graph, event.nodes)
     except TenaxError as error:
         return failed(state, str(error))
+    tasks = tuple(
+        TaskState(version, Copy(placement.primaries[version.task], version, stored=True))
+        for version in checkpoint.versions
+    )
+    return place_replicas(run, replace(state, tasks=tasks), checkpoint)
 
 
-def _wrong_start(run: Run, event: Started, batch: int, heads: tuple[Version, ...]) -> str | None:
+def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, published: Collection[int]) -> str | None:
     """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
     if not event.nodes:
         return "a run needs at least one node, found none: add one"
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"
-    if not batch <= event.published <= event.logged:
+    lowest, highest = min(published, default=checkpoint.batch), max(published, default=0)
+    if not (checkpoint.batch <= lowest and max(highest, checkpoint.batch) <= event.logged):
         return (
-            f"a store holds checkpoint ≤ published ≤ logged, found {batch}, {event.published} and {event.logged}: "
-            "start from an older checkpoint, or on a new store"
+            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.batch}, {lowest} to {highest} and "
+            f"{event.logged}: start from an older checkpoint, or on a new store"
         )
-    if tuple(head.task for head in heads) != run.tasks or any(head.batch != batch for head in heads):
+    fitting = all(version.batch == checkpoint.batch for version in checkpoint.versions)
+    if tuple(version.task for version in checkpoint.versions) != run.tasks or not fitting:
         return (
-            f"a checkpoint holds one version per task of the topology, found others in that of batch {batch}: "
-            "run the topology that made it, or a new store"
+            f"a checkpoint holds one version per task of the topology, found others in that of batch "
+            f"{checkpoint.batch}: run the topology that made it, or a new store"
         )
     return None
-
-
-def _restored(state: RunState, event: Restored) -> Learned:
-    waiting = state.restoration
-    if waiting is None or (waiting.batch, waiting.attempt) != (event.batch, event.attempt):
-        return Ignored("this restore was not asked for")
-    return replace(state, phase=Phase.RUNNING, restoration=None)
-
-
-def _restore_failed(run: Run, state: RunState, event: RestoreFailed) -> Learned:
-    waiting = state.restoration
-    if waiting is None or (waiting.batch, waiting.attempt) != (event.batch, event.attempt):
-        return Ignored("this restore was not asked for")
-    if waiting.attempt >= run.settings.max_attempts:
-        return failed(state, f"checkpoint {event.batch} was not restored in {event.attempt} attempts: {event.cause}")
-    return replace(state, restoration=Restoration(waiting.batch, waiting.attempt + 1))
 
 
 def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
@@ -200,108 +179,230 @@ def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
 
 
 def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
-    live = state.live
-    if live is None or live.pass_id != event.pass_id:
-        return Ignored("this pass is not live")
-    heads = tuple(Version(task, live.last, live.pass_id) for task in run.tasks)
-    reported = {report.version for report in event.reports}
-    missing = [head for head in heads if head not in reported]
+    running = next((one for one in (state.live, state.round) if one is not None and one.pass_id == event.pass_id), None)
+    if running is None:
+        return Ignored("this pass does not run")
+    reported = {(report.version, report.node) for report in event.reports}
+    missing = [step for step in running.steps if (_made(step, running), step.node) not in reported]
     if missing:
-        return _pass_failed(run, state, live.pass_id, Refused(missing[0].task, "its report is missing"))
-    unpublished = state.unpublished
-    if live.last > state.published:
-        results = Results(live.pass_id, max(live.first, state.published + 1), live.last)
-        unpublished = (*unpublished, results)
-    due = state.due
-    every = run.settings.checkpoint_every
-    if due is None and live.last // every > state.finished // every:  # a pass may go beyond the multiple
-        due = Upload(live.last, heads)
-    return replace(state, heads=heads, finished=live.last, live=None, failed=None, unpublished=unpublished, due=due)
+        return _pass_failed(run, state, event.pass_id, Refused(missing[0].task, "its report is missing"))
+    results = _results(run, state, running)
+    tasks = list(state.tasks)
+    for step in running.steps:
+        number = run.number[step.task]
+        tasks[number] = _stepped(tasks[number], step, running)
+    for task, steps in _retaining(running).items():
+        number = run.number[task]
+        span = Span(running.first, running.last, running.pass_id, tuple(step.node for step in steps))
+        tasks[number] = replace(tasks[number], retained=(*tasks[number].retained, span))
+    state = replace(state, tasks=tuple(tasks), unpublished=(*state.unpublished, *results))
+    written = sum(report.written_bytes for report in event.reports)
+    if running.kind is PassKind.LIVE:
+        every = run.settings.checkpoint_every
+        crossed = running.last // every > state.finished // every  # a pass may go beyond the multiple
+        state = replace(state, live=None, live_attempt=1, finished=running.last, owed=state.owed or crossed)
+        if state.outage is not None:
+            state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))
+    else:
+        state = _closer(run, replace(state, round=None, round_attempt=1))
+    return settle(run, state)
+
+
+def _made(step: Step, running: Running) -> Version:
+    return Version(step.task, running.last, running.pass_id)
+
+
+def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
+    """A task after one of its copies has stepped."""
+    made = _made(step, running)
+    match step.role:
+        case Role.SHADOW:
+            return replace(task, shadow=Copy(step.node, made))
+        case Role.REPLICA:
+            return replace(task, replica=_moved(task.replica, step, made))
+        case Role.PRIMARY:
+            return replace(task, primary=_moved(task.primary, step, made))
+
+
+def _moved(copy: Copy | None, step: Step, made: Version) -> Copy:
+    assert copy is not None
+    assert copy.node == step.node
+    return replace(copy, fork=made) if step.tentative else replace(copy, head=made, stored=False)
+
+
+def _retaining(running: Running) -> dict[Task, list[Step]]:
+    """The accurate steps that kept their outputs; what is tentative is never kept."""
+    found: dict[Task, list[Step]] = {}
+    for step in running.steps:
+        if step.task in running.retain and not step.tentative:
+            found.setdefault(step.task, []).append(step)
+    return found
+
+
+def _results(run: Run, state: RunState, running: Running) -> list[Results]:
+    """What a pass has made for outputs that is neither committed nor waits to be."""
+    final: list[Part] = []
+    tentative: list[Part] = []
+    held = state.outage is not None and state.outage.holding
+    quality = qualities(run, running.steps) if any(step.tentative for step in running.steps) else {}
+    for step in running.steps:
+        if step.role is not Role.PRIMARY or step.task not in run.publishers:
+            continue
+        first = max(running.first, through(state, step.task) + 1)
+        if first > running.last:
+            continue
+        if step.tentative and held:
+            continue
+        if step.tentative:
+            tentative.append(Part(step.task, first, running.last, quality[step.task]))
+        else:
+            final.append(Part(step.task, first, running.last))
+    batches = running.last - running.first + 1 if running.kind is PassKind.LIVE else 0
+    found = [Results(running.pass_id, tuple(final), False, batches)] if final else []
+    if tentative:
+        found.append(Results(running.pass_id, tuple(tentative), True, 0 if final else batches))
+    return found
+
+
+def through(state: RunState, task: Task) -> int:
+    """The newest batch of which a task's final results are committed or wait."""
+    waiting = (
+        part.last
+        for results in state.unpublished
+        if not results.tentative
+        for part in results.parts
+        if part.task == task
+    )
+    return max(state.published[task], max(waiting, default=0))
+
+
+def _closer(run: Run, state: RunState) -> RunState:
+    """Whether a round has brought the missing tasks closer."""
+    if state.outage is None:
+        return state
+    now = standing(run, state)
+    left = 0 if now.whole else gap(state, now)
+    before = state.outage.gap
+    stalled = state.outage.stalled + 1 if before is not None and left is not None and left >= before else 0
+    return replace(state, outage=replace(state.outage, gap=left, stalled=stalled))
 
 
 def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure) -> Learned:
-    live = state.live
-    if live is None or live.pass_id != pass_id:
-        return Ignored("this pass is not live")
-    over = replace(state, live=None)
+    live = state.live is not None and state.live.pass_id == pass_id
+    running = state.live if live else state.round
+    if running is None or running.pass_id != pass_id:
+        return Ignored("this pass does not run")
+    over = settle(run, replace(state, live=None) if live else replace(state, round=None))
     match failure:
         case OperatorRaised():
             return failed(over, f"{failure}; correct the operator and start again")
         case SourceUnreadable():
-            # Reading a logged range is as pure as a step: it fails again until somebody does what the cause asks for.
-            return failed(over, f"{failure}; then start again")
-        case NodeGone():
-            return failed(
-                over, f"{failure}, with the state of its tasks; start again to go on from the last checkpoint"
-            )
-    if live.attempt >= run.settings.max_attempts:
-        return failed(
-            over, f"batches {live.first} to {live.last} did not pass in {live.attempt} attempts; last cause: {failure}"
+            return failed(over, f"{failure}; correct the source and start again")
+        case NodeGone() if any(node.name == failure.node for node in state.nodes):
+            return nodes_lost(run, over, NodesLost((failure.node,)))
+    attempt = state.live_attempt if live else state.round_attempt
+    if attempt < run.settings.max_attempts:
+        return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
+    return _rolled_back(
+        run, over, f"batches {running.first} to {running.last} did not pass in {attempt} attempts: {failure}"
+    )
+
+
+def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
+    """All tasks at the newest checkpoint, then at the one before it; after that the run ends."""
+    if state.rollbacks >= len(state.kept):
+        return failed(state, f"{reason}; starting from older checkpoints did not help")
+    checkpoint = state.kept[-1 - state.rollbacks]
+    tasks = tuple(
+        task
+        if source
+        else TaskState(version, None if task.primary is None else Copy(task.primary.node, version, stored=True))
+        for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
+    )
+    state = cancelled(
+        replace(
+            state,
+            tasks=tasks,
+            rollbacks=state.rollbacks + 1,
+            notices=(*state.notices, RollBack(checkpoint.batch, reason)),
         )
-    return replace(over, failed=FailedPass(live.last, live.attempt + 1))
+    )
+    return settle(run, state)
 
 
 def _published(state: RunState, event: Published) -> Learned:
-    if state.publishing is None or (event.first, event.last) != _front(state):
+    front = _front(state, event.pass_id, event.tentative)
+    if front is None:
         return Ignored("these results are not being published")
-    return replace(state, published=event.last, unpublished=state.unpublished[1:], publishing=None, publish_attempt=1)
+    published = dict(state.published)
+    if not front.tentative:
+        published |= {part.task: part.last for part in front.parts}
+    return replace(state, published=published, unpublished=state.unpublished[1:], publishing=None, publish_attempt=1)
 
 
 def _publish_failed(run: Run, state: RunState, event: PublishFailed) -> Learned:
-    attempt = state.publishing
-    if attempt is None or (event.first, event.last) != _front(state) or event.attempt != attempt:
+    front = _front(state, event.pass_id, event.tentative)
+    if front is None or event.attempt != state.publishing:
         return Ignored("these results are not being published")
-    if attempt >= run.settings.max_attempts:
+    if event.attempt >= run.settings.max_attempts:
+        part = front.parts[0]
         return failed(
             state,
-            f"results of batches {event.first} to {event.last} were not published in {attempt} attempts: {event.cause}",
+            f"results of batches {part.first} to {part.last} were not published in {event.attempt} attempts: "
+            f"{event.cause}",
         )
-    return replace(state, publishing=None, publish_attempt=attempt + 1)
+    return replace(state, publishing=None, publish_attempt=event.attempt + 1)
 
 
-def _front(state: RunState) -> tuple[int, int]:
-    results = state.unpublished[0]
-    return results.first, results.last
+def _front(state: RunState, pass_id: PassId, tentative: bool) -> Results | None:
+    """The results that are being published, if these are they."""
+    if state.publishing is None or not state.unpublished:
+        return None
+    front = state.unpublished[0]
+    return front if (front.pass_id, front.tentative) == (pass_id, tentative) else None
 
 
-def _checkpoint_stored(state: RunState, event: CheckpointStored) -> Learned:
+def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Learned:
     storing = state.storing
     if storing is None or (storing.batch, storing.attempt) != (event.batch, event.attempt):
         return Ignored("this checkpoint is not being stored")
-    kept = (*state.kept, event.batch)[-KEPT_CHECKPOINTS:]
-    return replace(state, storing=None, kept=kept)
+    checkpoint = StoredCheckpoint(storing.batch, storing.versions)
+    kept = (*state.kept, checkpoint)[-KEPT_CHECKPOINTS:]
+    state = replace(state, storing=None, kept=kept, rollbacks=0)
+    if standing(run, state).whole:
+        state = replace(state, losses=0, alert=False)
+        tasks = tuple(
+            replace(task, retained=tuple(span for span in task.retained if span.last > event.batch))
+            for task in state.tasks
+        )
+        state = place_replicas(run, replace(state, tasks=tasks), checkpoint)
+    return state
 
 
 def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Learned:
     storing = state.storing
     if storing is None or (storing.batch, storing.attempt) != (event.batch, event.attempt):
         return Ignored("this checkpoint is not being stored")
+    state = replace(state, storing=None, owed=True)
+    alive = {node.name for node in state.nodes}
+    if not standing(run, state).whole or not set(storing.nodes) <= alive:
+        return state  # not its own fault: the next one begins when all tasks are back
     if storing.attempt >= run.settings.max_attempts:
         return failed(state, f"checkpoint {event.batch} was not stored in {event.attempt} attempts: {event.cause}")
     # A newer one that is due by now takes its place, but not with fresh attempts: the store must answer at some time.
-    again = replace(state.due or storing, attempt=storing.attempt + 1)
-    return replace(state, storing=None, due=again)
+    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1), owed=False)
 
 
 def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:
-    known = {node.name for node in state.nodes}
+    known = state.gone | {node.name for node in state.nodes}
     new = tuple(node for node in event.nodes if node.name not in known)
-    return replace(state, nodes=state.nodes + new) if new else Ignored("these nodes are known")
+    return replace(state, nodes=state.nodes + new, unplaced=True) if new else Ignored("these nodes are known")
 
 
-def _nodes_lost(state: RunState, event: NodesLost) -> Learned:
-    lost = [node.name for node in state.nodes if node.name in event.nodes]
-    if not lost:
-        return Ignored("these nodes are not known")
-    state = replace(state, nodes=tuple(node for node in state.nodes if node.name not in lost))
-    held = [task for task, node in state.placement.primaries.items() if node in lost]
-    if not held:
-        return state
-    return failed(
-        state,
-        f"{', '.join(lost)} lost, with the state of {len(held)} tasks ({held[0]} first); "
-        "start again to go on from the last checkpoint",
-    )
+def _woken(state: RunState, event: Woken) -> Learned:
+    if state.outage is None or state.outage.number != event.outage or not state.outage.holding:
+        return Ignored("nobody waits for this")
+    return replace(state, outage=replace(state.outage, holding=False))
 
 
 def _stop_requested(state: RunState, event: StopRequested) -> Learned:

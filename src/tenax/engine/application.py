@@ -4,20 +4,103 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from tenax.control.state import Outputs, Recovery
 from tenax.engine.sinks.sink import Sink
 from tenax.engine.sources.source import Source
-from tenax.errors import InvalidTopology
+from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model.files import topology_data
-from tenax.model.topology import Topology
+from tenax.model.topology import Topology, suggestion
 from tenax.operators.computation import Computation
+from tenax.operators.durations import microseconds
+
+ALL = "all"
+SOURCE, PLANNED = "source", "planned"
+BACKUPS = (SOURCE, PLANNED, "adaptive", ALL)
+ORDERS = ("best-density", "exact", "dp", "operator-centric")
 
 
 def late_output(source: str) -> str:
     """The name under which the late rows of a source are committed."""
     return f"{source}-late"
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """How an application meets the loss of nodes, in the words of its user.
+
+    - `replicas` run a second time elsewhere: the best so many, all, or those named (`speed[0]`, `speed[*]`). Sources
+      need none: what they read is logged, so they go on anywhere.
+    - `backups` says who retains outputs, so that a lost task need not be replayed from its sources: nobody but the
+      sources' log, the fewest tasks that keep `recovery_latency`, these and all others after a correlated failure, or
+      all. None means planned if there is a `recovery_latency`, and source otherwise.
+    - `recovery` goes on with what is left, or waits for everything. `outputs` that depend on missing tasks show
+      tentative results, `tentative_delay` after the loss at the soonest, or are held.
+    - `order` chooses who comes back first while nodes are short; checkpoints are `checkpoint_every` batches apart.
+    """
+
+    replicas: int | str | tuple[str, ...] = 0
+    recovery_latency: str | None = None
+    backups: str | None = None
+    recovery: str = Recovery.INCREMENTAL.value
+    outputs: str = Outputs.TENTATIVE.value
+    order: str = ORDERS[0]
+    tentative_delay: str = "0s"
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
+        if wrong_count or (isinstance(self.replicas, str) and self.replicas != ALL):
+            raise InvalidRequest(
+                f"replicas are a number of at least 0, {ALL!r} or a list of tasks, found {self.replicas!r}: write 6, "
+                f"{ALL!r} or ['speed[0]']"
+            )
+        if self.backups is not None:
+            _check_choice("backups", self.backups, BACKUPS)
+        _check_choice("recovery", self.recovery, [one.value for one in Recovery])
+        _check_choice("outputs", self.outputs, [one.value for one in Outputs])
+        _check_choice("order", self.order, ORDERS)
+        if not _counts(self.checkpoint_every, 1):
+            raise InvalidRequest(f"checkpoint_every is a whole number of at least 1, found {self.checkpoint_every!r}")
+        self._check_latency()
+        if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):
+            raise InvalidRequest(
+                f"a tentative_delay needs tentative outputs and incremental recovery, found {self.tentative_delay!r} "
+                f"beside {self.outputs} and {self.recovery}: leave it out"
+            )
+
+    def _check_latency(self) -> None:
+        retains = self.backups in {PLANNED, "adaptive", None}
+        if self.recovery_latency is not None and not retains:
+            raise InvalidRequest(
+                f"a recovery_latency is what planned backups keep, found {self.recovery_latency!r} beside backups "
+                f"{self.backups!r}: leave one of the two out"
+            )
+        if self.recovery_latency is None and self.backups == PLANNED:
+            raise InvalidRequest("planned backups need a recovery_latency, found none: write recovery_latency='5s'")
+        if self.recovery_latency_s == 0.0:
+            raise InvalidRequest(f"a recovery_latency is above 0, found {self.recovery_latency!r}: raise it")
+
+    @property
+    def recovery_latency_s(self) -> float | None:
+        """Within how many seconds a lost task shall be back; None if nothing is asked for."""
+        return None if self.recovery_latency is None else microseconds(self.recovery_latency) / 1e6
+
+    @property
+    def tentative_delay_s(self) -> float:
+        """How many seconds outputs wait before the first tentative result."""
+        return microseconds(self.tentative_delay) / 1e6
+
+
+def _counts(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _check_choice(name: str, value: str, known: Collection[str]) -> None:
+    if value not in known:
+        raise InvalidRequest(f"{name} is one of {', '.join(known)}, found {value!r}{suggestion(str(value), known)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +110,7 @@ class Application:
     - Every operator of the topology has a source or a computation.
     - `sinks` are by output operator, and by `late_output(source)` where late rows are kept.
     - `keys` are the columns by which an operator's input is spread over its tasks, for each (producer, consumer).
+    - `protection` may change from one run on a store to the next; all else must stay.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -35,6 +119,7 @@ class Application:
     computations: Mapping[str, Computation]
     sinks: Mapping[str, Sink]
     keys: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    protection: Protection = field(default_factory=Protection)
 
     def __post_init__(self) -> None:
         for name, computation in self.computations.items():

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from py4j.protocol import Py4JJavaError
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.failures import DeadlinePassed, JobFailed, OperatorRaised, PassFailure, Refused, SourceUnreadable
 from tenax.control.records import plain
 from tenax.control.state import Settings
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
-from tenax.engine.layout import Layout, layout
-from tenax.engine.passes import PassRunner
-from tenax.engine.session import Session
+from tenax.engine.nodes import Nodes
+from tenax.engine.ordering import Ordering
+from tenax.engine.passes import PassRunner, Upload, group_of
+from tenax.engine.publishing import Publisher
+from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
-from tenax.engine.sinks.sink import Committer, StagedFile
 from tenax.engine.sources.source import Limits
+from tenax.engine.store import records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
-from tenax.engine.worker.orders import Failure, Order, Places, Report, Restored
+from tenax.engine.worker.orders import Failure, Places, Report
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.model.plans import Placement
 from tenax.model.tasks import Task
 
-POLL_S = 0.2
-LOOK_EVERY_S = 0.5
+POLL_S = 0.05
+LOOK_EVERY_S = 0.1  # at the nodes
+CHECK_EVERY_S = 0.5  # whether the store is still ours
+THREADS = 8  # a live pass, a round, a checkpoint, a publication, logging, new nodes, and some to spare
+MAX_MEETINGS = 100  # at the start, should nodes die while they say their names
+MAX_CAUSE = 500  # characters of a cause
 MAX_ROWS = 100_000
 MAX_BATCHES_PER_PASS = 8
 MAX_BYTES = 64 * 1024 * 1024
@@ -51,7 +59,14 @@ def control_settings(checkpoint_every: int = 10) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How an application runs."""
+    """How an application runs.
+
+    - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice.
+    - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
+    - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
+      asks the sources for nothing more.
+    - `heartbeat` is how a node that hangs is found.
+    """
 
     nodes: int = 2
     master: str | None = None
@@ -59,19 +74,28 @@ class RunSettings:
     limits: Limits = field(default_factory=lambda: Limits(MAX_ROWS, MAX_BYTES))
     control: Settings = field(default_factory=control_settings)
     retain: tuple[Task, ...] = ()
+    replicas: tuple[Task, ...] = ()
+    racks: int | None = None
+    slots: int | None = None
+    keep_batches: bool = False
+    replay: bool = False
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
 
 class Observer(Protocol):
     """Who watches a run."""
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """A pass has finished."""
+        """A live pass has finished."""
 
     def told(self, message: str) -> None:
         """Something happened that a user should know."""
 
     def published(self, last: int, latencies_s: list[float]) -> None:
-        """Results up to a batch are committed, each batch so long after its ranges were known."""
+        """All final results up to a batch are committed, each batch so long after its ranges were known."""
+
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+        """The coordinator has handled an event; called in the loop of the run, so it must return soon."""
 
 
 class Driver:
@@ -99,42 +123,51 @@ class Driver:
         self.graph = TaskGraph(application.topology)
         folder = folder.resolve()  # workers have another working folder
         self.store = Store.open(folder, application.fingerprint())
-        self.committers: dict[str, Committer] = {
-            name: sink.committer(name, folder, self.store.identity, self.store.epoch)
-            for name, sink in application.sinks.items()
-        }
-        self.restored = self._restored()
+        self.run_id = f"{self.store.identity}-{self.store.epoch}"
+        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch)
         self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
+        self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
+        self.checkpoint = self._restored()
         self._renew_batches()
         self._events: queue.Queue[events.Event] = queue.Queue()
-        self._results: dict[PassId, dict[tuple[str, int], list[StagedFile]]] = {}
-        self._stored = dict(self.restored.segments) if self.restored else {}
-        self._storing: int | None = None
-        self._published = min((one.last_batch for one in self.committers.values()), default=0)
         self._stopping = threading.Event()
-        self._look_s = 0.0
-        self._retained_before = 0
+        self._look_s = self._check_s = 0.0
+        self._checkpoint_job = ""
+        self._uploads = itertools.count(1)
+        self._reported = self.publisher.final
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
         folder = self.store.folder
         work = self._work_folder()
-        session = self._session or Session(work, self.settings.nodes, self.settings.master)
-        pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="tenax")
+        session = self._session or Session(
+            work, self.settings.nodes, self.settings.master, heartbeat=self.settings.heartbeat
+        )
+        pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
         try:
-            shipped = Shipped(self.application, Places(work / "nodes", folder), self.restored)
-            broadcast = session.context.broadcast(pack(shipped))
-            self.runner = PassRunner(session.context, broadcast, session.nodes)
-            self.names = self.runner.identify()
-            return self._loop(Coordinator(self.graph, self.settings.control, self.settings.retain), pool, session)
+            shipped = Shipped(self.application, Places(work / "nodes", folder))
+            self.broadcast = session.context.broadcast(pack(shipped))
+            self.runner = PassRunner(session.context, self.broadcast)
+            self.nodes = Nodes(session, self.runner, work / "nodes", self.settings.racks, self.settings.slots)
+            coordinator = Coordinator(
+                self.graph,
+                self.settings.control,
+                self.settings.retain,
+                self.settings.replicas,
+                self.publisher.published,
+            )
+            return self._loop(coordinator, pool)
         finally:
             self._stopping.set()
             pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
             if self._session is None:
                 session.stop()
             self.store.close()
-            for committer in self.committers.values():
-                committer.close()
+            self.publisher.close()
+
+    def request_stop(self) -> None:
+        """Ask for an end in good order: the running batches finish and a last checkpoint is stored."""
+        self._events.put(events.StopRequested("asked to"))
 
     def _work_folder(self) -> Path:
         """Where nodes keep states while this driver runs; what earlier drivers left is of no use to anybody."""
@@ -145,32 +178,29 @@ class Driver:
         work.mkdir(parents=True)
         return work
 
-    def request_stop(self) -> None:
-        """Ask for an end in good order: the running batches finish and a last checkpoint is stored."""
-        self._events.put(events.StopRequested("asked to"))
-
-    def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor, session: Session) -> instructions.Stop:
+    def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor) -> instructions.Stop:
         self._events.put(self._started())
         while True:
-            event = self._next_event(session)
+            event = self._next_event(pool)
             if event is None:
                 continue
             self.store.record_event({"event": plain(event)})
-            for instruction in coordinator.handle(event):
+            told = coordinator.handle(event)
+            self.observer.handled(coordinator, event, told)
+            for instruction in told:
                 self.store.record_event({"instruction": plain(instruction)})
                 if isinstance(instruction, instructions.Stop):
                     return instruction
                 pool.submit(self._carry_out, instruction)
 
-    def _next_event(self, session: Session) -> events.Event | None:
+    def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | None:
         """What was reported; now and then, whether the nodes still live and the store is still ours."""
         now = time.monotonic()
         if now > self._look_s:
             self._look_s = now + LOOK_EVERY_S
-            live = {one.executor for one in session.live_nodes()}
-            gone = [name for name, node in zip(self.names, session.nodes, strict=True) if node.executor not in live]
-            if gone:
-                return events.NodesLost(tuple(gone))
+            self._look(pool)
+        if now > self._check_s:
+            self._check_s = now + CHECK_EVERY_S
             try:
                 self.store.check_epoch()
             except EpochLost:
@@ -180,6 +210,24 @@ class Driver:
         except queue.Empty:
             return None
 
+    def _look(self, pool: ThreadPoolExecutor | None = None) -> None:
+        """Report nodes that are gone, and meet those that are new."""
+        gone = self.nodes.lost()
+        if gone:
+            self._events.put(events.NodesLost(gone))
+        new = self.nodes.strangers() if pool is not None else ()
+        if new and pool is not None:
+            pool.submit(self._meet, new)
+
+    def _meet(self, new: tuple[NodeInfo, ...]) -> None:
+        try:
+            met = self.nodes.introduce(new)
+            if met:
+                self._events.put(events.NodesJoined(met))
+        except Exception as error:
+            # it may have died before it said its name; if not, it is of no use to anybody
+            self.observer.told(f"a new node did not say its name: {_one_line(error)}")
+
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""
         try:
@@ -187,14 +235,15 @@ class Driver:
         except EpochLost:
             answer = events.EpochLost(self.store.epoch + 1)
         except Exception as error:
-            answer = _failed(instruction, f"{type(error).__name__}: {' '.join(str(error).split())}")
+            self._look()  # what failed may have failed because a node is gone: that is to be known first
+            answer = _failed(instruction, _one_line(error))
         if answer is not None:
             self._events.put(answer)
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
-            case instructions.Restore():
-                return events.Restored(instruction.batch, instruction.attempt)
+            case instructions.LogBatches() if self.settings.replay:
+                return events.BatchesLogged(instruction.first, instruction.first - 1, ended=True)
             case instructions.LogBatches():
                 return self.planner.log(instruction.first, instruction.count, self._stopping)
             case instructions.RunPass():
@@ -204,34 +253,27 @@ class Driver:
             case instructions.StoreCheckpoint():
                 return self._checkpoint(instruction)
             case instructions.Trim():
-                self._retained_before = instruction.retained_before
-                self.store.trim()
+                self.ordering.retained_before = instruction.retained_before
+                self.ordering.forget_before(instruction.checkpoints_before)
+                self.store.trim(batches=not self.settings.keep_batches)
                 self.planner.forget_before(instruction.source_log_before)
             case instructions.CancelPass():
-                self.runner.cancel(str(instruction.pass_id))
+                self.runner.cancel(self._group(str(instruction.pass_id)))
+            case instructions.CancelCheckpoint():
+                self.runner.cancel(self._checkpoint_job)
+            case instructions.Wake():
+                if not self._stopping.wait(instruction.after_s):
+                    return events.Woken(instruction.outage)
         return None
 
     def _pass(self, told: instructions.RunPass) -> events.Event:
         started = time.perf_counter()
-        batches = [self.planner.batch(number) for number in range(told.first, told.last + 1)]
-        order = Order(
-            run=f"{self.store.identity}-{self.store.epoch}",
-            pass_id=told.pass_id,
-            first=told.first,
-            last=told.last,
-            layout=self._layout(told.placement),
-            starts=told.starts,
-            ranges={name: tuple(batch.ranges[name] for batch in batches) for name in self.application.sources},
-            ended=batches[-1].ended,
-            keep=min(told.first - 1, told.first - 1 if self._storing is None else self._storing),
-            published=self._published,
-            retain=frozenset(self.graph.number(task) for task in told.retain),
-            retained_before=self._retained_before,
-        )
-        overdue = threading.Timer(told.deadline_s, self.runner.cancel, [str(told.pass_id)])
+        order = self.ordering.order(told, self.publisher.published)
+        nodes = self.nodes.info(order.layout.nodes)
+        overdue = threading.Timer(told.deadline_s, self.runner.cancel, [self._group(str(told.pass_id))])
         overdue.start()
         try:
-            outcome = self.runner.run(order)
+            outcome = self.runner.run(order, nodes)
         except Exception:
             if overdue.finished.is_set():
                 return events.PassFailed(told.pass_id, DeadlinePassed(told.deadline_s))
@@ -240,83 +282,101 @@ class Driver:
             overdue.cancel()
         if isinstance(outcome, Failure):
             return events.PassFailed(told.pass_id, _failure(outcome))
-        staged: dict[tuple[str, int], list[StagedFile]] = {}
-        for report in outcome:
-            for one in report.staged:
-                staged.setdefault((one.output, one.file.batch), []).append(one.file)
-        self._results[told.pass_id] = staged
-        self.observer.passed(told.first, told.last, outcome, time.perf_counter() - started)
-        return events.PassFinished(told.pass_id, tuple(self._report(told, report) for report in outcome))
+        self.ordering.learn(told, outcome)
+        self.publisher.keep(told.pass_id, outcome)
+        asked = {(step.task, step.node) for step in told.steps}
+        reports = [(self._report(told, order.layout.nodes[one.node], one), one) for one in outcome]
+        reports = [(report, one) for report, one in reports if (report.version.task, report.node) in asked]
+        if told.kind is instructions.PassKind.LIVE:
+            seconds = time.perf_counter() - started
+            self.observer.passed(told.first, told.last, [one for _, one in reports], seconds)
+        return events.PassFinished(told.pass_id, tuple(report for report, _ in reports))
 
-    def _report(self, told: instructions.RunPass, report: Report) -> events.TaskReport:
+    def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
-        return events.TaskReport(version, report.rows_in, report.bytes_out, report.watermark_us, report.seconds)
+        return events.TaskReport(version, node, report.rows_in, report.bytes_out, report.watermark_us, report.seconds)
 
     def _publish(self, told: instructions.Publish) -> events.Event:
-        staged = self._results[told.pass_id]
-        for batch in range(told.first, told.last + 1):
-            for name, committer in self.committers.items():
-                committer.commit(batch, staged.get((name, batch), []))
-        now = time.monotonic()
-        self.observer.published(
-            told.last, [now - self.planner.known_at(one) for one in range(told.first, told.last + 1)]
-        )
-        self._published = told.last
-        for done in [one for one in self._results if one < told.pass_id]:
-            del self._results[done]
-        return events.Published(told.first, told.last)
+        self.publisher.publish(told)
+        now, final = time.monotonic(), self.publisher.final
+        if final > self._reported:
+            latencies = [now - self.planner.known_at(one) for one in range(self._reported + 1, final + 1)]
+            self._reported = final
+            self.observer.published(final, latencies)
+        return events.Published(told.pass_id, told.tentative)
 
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        self._storing = told.batch
-        try:
-            homes = self._homes
-            known = {task: {part.segment: part for part in parts} for task, parts in self._stored.items()}
-            run = f"{self.store.identity}-{self.store.epoch}"
-            segments = self.runner.upload(run, self.names, homes, told.versions, known)
-            notes = {"versions": [str(version) for version in told.versions]}
-            positions = self.planner.batch(told.batch).positions
-            self.store.commit_checkpoint(Checkpoint(told.batch, self.store.epoch, segments, positions, notes))
-            self._stored = segments
-        finally:
-            self._storing = None
+        newest = self.ordering.manifests.get(max(self.ordering.manifests, default=0), {})
+        known = {task: {part.segment: part for part in parts} for task, parts in newest.items()}
+        names = tuple(sorted(set(told.nodes)))
+        job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, known)
+        # a checkpoint that was cancelled may be asked for again as its first attempt
+        group = self._group(f"checkpoint {told.batch} upload {next(self._uploads)}")
+        self._checkpoint_job = group
+        segments = self.runner.upload(group, job, self.nodes.info(names))
+        notes = {"versions": [str(version) for version in told.versions], **self.ordering.notes(told.batch)}
+        positions = self.planner.batch(told.batch).positions
+        self.store.commit_checkpoint(Checkpoint(told.batch, self.store.epoch, segments, positions, notes))
+        self.ordering.manifests[told.batch] = segments
         new = (part for task, parts in segments.items() for part in parts if part.segment not in known.get(task, {}))
-        written = sum(part.bytes for part in new)
-        return events.CheckpointStored(told.batch, told.attempt, written)
+        return events.CheckpointStored(told.batch, told.attempt, sum(part.bytes for part in new))
 
-    def _layout(self, placement: Placement) -> Layout:
-        number = {name: position for position, name in enumerate(self.names)}
-        self._homes = tuple(number[node] for node in placement.primaries.values())
-        return layout(self.graph, self.names, self._homes)
+    def _group(self, what: str) -> str:
+        return group_of(self.run_id, what)
 
     def _started(self) -> events.Started:
-        checkpoint = None
-        if self.restored is not None:
-            checkpoint = StoredCheckpoint(self.restored.batch, self._restored_versions)
-        nodes = tuple(Node(name) for name in self.names)
-        return events.Started(self.store.epoch, nodes, checkpoint, self.planner.logged, self._published)
+        nodes: tuple[Node, ...] = ()
+        for _ in range(MAX_MEETINGS):
+            strangers = self.nodes.strangers()
+            try:
+                nodes = self.nodes.introduce(strangers) if strangers else ()
+            except Exception as error:  # a node died or was too slow while it said its name: ask those that live
+                self.observer.told(f"nodes are asked again for their names: {_one_line(error)}")
+                self.nodes.forget(strangers)
+            if nodes:
+                break
+            time.sleep(LOOK_EVERY_S)
+        return events.Started(
+            self.store.epoch, nodes, self.checkpoint, self.planner.logged, dict(self.publisher.published)
+        )
 
     def _renew_batches(self) -> None:
         """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
         # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
-        checkpoint = 0 if self.restored is None else self.restored.batch
-        committed = max((one.last_batch for one in self.committers.values()), default=0)
-        forgotten = self.planner.renew(checkpoint, max(checkpoint, committed))
+        checkpoint = 0 if self.checkpoint is None else self.checkpoint.batch
+        forgotten = self.planner.renew(checkpoint, max(checkpoint, self.publisher.highest))
         if forgotten is not None:
             self.store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})
             self.observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
 
-    def _restored(self) -> Restored | None:
+    def _restored(self) -> StoredCheckpoint | None:
         found = self.store.newest_valid()
         for damage in found.damage:
             self.store.record_event({"damage": damage})
             self.observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
         if not isinstance(found, ValidCheckpoint):
             return None
-        notes = found.checkpoint.notes
-        listed = notes["versions"] if isinstance(notes, Mapping) else []
-        assert isinstance(listed, list)
-        self._restored_versions = tuple(Version.parse(str(text)) for text in listed)
-        return Restored(found.checkpoint.batch, found.checkpoint.segments)
+        checkpoint = found.checkpoint
+        notes = records.mapping(checkpoint.notes)
+        versions = tuple(Version.parse(str(text)) for text in records.items(notes["versions"]))
+        marks = records.mapping(notes["marks"])
+        empties = records.mapping(notes["empties"])
+        self.ordering.restore(
+            checkpoint.batch,
+            {task: records.integer(marks, task) for task in marks},
+            {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
+        )
+        self.ordering.manifests[checkpoint.batch] = checkpoint.segments
+        return StoredCheckpoint(checkpoint.batch, versions)
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong, without the trace; of an error in the JVM its own message, of one in Python there its end."""
+    if isinstance(error, Py4JJavaError):
+        said = [line for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
+        said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
+        return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_CAUSE]
 
 
 def _failure(failure: Failure) -> PassFailure:
@@ -335,11 +395,9 @@ def _failed(instruction: instructions.Instruction, cause: str) -> events.Event |
         case instructions.RunPass():
             return events.PassFailed(instruction.pass_id, JobFailed(cause))
         case instructions.Publish():
-            return events.PublishFailed(instruction.first, instruction.last, instruction.attempt, cause)
+            return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause)
         case instructions.StoreCheckpoint():
             return events.CheckpointFailed(instruction.batch, instruction.attempt, cause)
         case instructions.LogBatches():
             return events.LoggingFailed(instruction.first, instruction.attempt, cause)
-        case instructions.Restore():
-            return events.RestoreFailed(instruction.batch, instruction.attempt, cause)
     return None

@@ -1,45 +1,51 @@
-"""How tasks lie on nodes and levels, so that a pass is a short chain of stages."""
+"""How the steps of a pass lie on nodes and levels, so that a pass is a short chain of stages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.topology import Partitioning
 
+Homes = Mapping[int, tuple[int, ...]]
+"""The numbers of the nodes on which each task steps in a pass; a task that does not is not in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where every task runs, and in which stage of a pass.
+    """Where the tasks of a pass step, and in which stage.
 
-    - `homes` is the number of the node of each task, by task number.
     - `levels` are operator numbers; a level holds operators whose inputs come from earlier levels, or task by task from
       the same level on the same node, in topological order.
+    - Retained outputs are sent in the first level, so whoever reads them is in a later one.
     """
 
     nodes: tuple[str, ...]
-    homes: tuple[int, ...]
+    homes: Homes
     levels: tuple[tuple[int, ...], ...]
 
 
-def layout(graph: TaskGraph, nodes: Sequence[str], homes: Sequence[int]) -> Layout:
-    """The levels that a placement allows: as few as possible, because each costs a shuffle."""
-    level_of: list[int] = []
-    for streams in graph.streams:
-        level_of.append(
-            max(
-                (level_of[one.producer] + (0 if stays(graph, one, homes) else 1) for one in streams),
-                default=0,
-            )
+def layout(graph: TaskGraph, nodes: Sequence[str], homes: Homes, read: frozenset[int] = frozenset()) -> Layout:
+    """The levels that a placement allows: as few as possible, because each costs a shuffle; `read` are operators."""
+    level_of: dict[int, int] = dict.fromkeys(read, 0)
+    stepping = {int(graph.operator_of[task]) for task in homes}
+    for operator in sorted(stepping):
+        inputs = [one for one in graph.streams[operator] if one.producer in level_of]
+        level_of[operator] = max(
+            (level_of[one.producer] + (0 if stays(graph, one, homes) else 1) for one in inputs), default=0
         )
-    levels = [tuple(o for o, level in enumerate(level_of) if level == number) for number in range(max(level_of) + 1)]
-    return Layout(tuple(nodes), tuple(homes), tuple(levels))
+    top = max(level_of.values())
+    levels = [tuple(o for o in sorted(stepping) if level_of[o] == number) for number in range(top + 1)]
+    return Layout(tuple(nodes), dict(homes), tuple(levels))
 
 
-def stays(graph: TaskGraph, stream: Stream, homes: Sequence[int]) -> bool:
-    """Whether a stream goes from each task to its own partner on the same node."""
+def stays(graph: TaskGraph, stream: Stream, homes: Homes) -> bool:
+    """Whether a stream goes from each task to its own partner, with a copy of the producer wherever one of it steps."""
     if stream.partitioning is not Partitioning.ONE_TO_ONE:
         return False
-    producers, consumers = graph.span(stream.producer), graph.span(stream.consumer)
-    return list(homes[producers]) == list(homes[consumers])
+    producers, consumers = int(graph.first[stream.producer]), int(graph.first[stream.consumer])
+    return all(
+        set(homes.get(consumers + index, ())) <= set(homes.get(producers + index, ()))
+        for index in range(stream.consumers)
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pyspark import RDD, Broadcast, SparkContext
@@ -19,6 +20,9 @@ from tenax.engine.worker.orders import Bundle, Failure, Order, Report
 from tenax.engine.worker.process import ORDER, node_here, order_here, packed, worker_of
 from tenax.model.tasks import Task
 
+MEETING_DEADLINE_S = 60.0
+MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
+
 Known = Mapping[Task, Mapping[str, SegmentFile]]
 """What the store holds already, by task and segment."""
 
@@ -28,26 +32,24 @@ class PassRunner:
 
     - A stage has one partition per node. Its Spark task sends exactly one bundle to each partition of the next stage,
       so bundles can be zipped with anchors: elements whose preferred location pins the partition to its node.
-    - What does not change from pass to pass is made once, because every call into the JVM costs: anchors, and the
-      function of each stage. The order of a pass travels as a property of its job.
+    - What does not change from pass to pass is made once, because every call into the JVM costs: the anchors of a set
+      of nodes, and the function of each stage. The order of a pass travels as a property of its job.
     """
 
-    def __init__(self, context: SparkContext, shipped: Broadcast[bytes], nodes: Sequence[NodeInfo]) -> None:
+    def __init__(self, context: SparkContext, shipped: Broadcast[bytes]) -> None:
         self.context = context
         self.shipped = shipped
-        self.nodes = tuple(nodes)
-        self._first = self._anchors(1)
-        self._later = self._anchors(len(self.nodes))
         jvm: Any = context._jvm
-        self._python_rdd, self._pairs = jvm.PythonRDD, jvm.PairwiseRDD
-        self._partitioner = jvm.PythonPartitioner(len(self.nodes), 0)
+        self._python_rdd, self._pairs, self._partitioner = jvm.PythonRDD, jvm.PairwiseRDD, jvm.PythonPartitioner
         self._functions: dict[tuple[int, bool], Any] = {}
+        self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
 
-    def run(self, order: Order) -> list[Report] | Failure:
-        """Run a pass to its end: the reports of all tasks, or why it failed."""
-        self.context.setJobGroup(str(order.pass_id), f"batches {order.first} to {order.last}", interruptOnCancel=True)
+    def run(self, order: Order, nodes: tuple[NodeInfo, ...]) -> list[Report] | Failure:
+        """Run a pass on its nodes to its end: the reports of all steps, or why it failed."""
+        group = group_of(order.run, str(order.pass_id))
+        self.context.setJobGroup(group, f"batches {order.first} to {order.last}", interruptOnCancel=True)
         self.context.setLocalProperty(ORDER, packed(order))
-        rdd = self._chain(len(order.layout.levels))
+        rdd = self._chain(len(order.layout.levels), nodes)
         try:
             served = self._python_rdd.collectAndServe(rdd)
             with _load_from_socket(served, NoOpSerializer()) as stream:
@@ -57,39 +59,44 @@ class PassRunner:
         failures = [failure for bundle in last for failure in bundle.failures]
         if failures:
             return min(failures, key=lambda one: (one.batch, one.task))
-        return sorted((report for bundle in last for report in bundle.reports), key=lambda one: one.task)
+        return sorted((report for bundle in last for report in bundle.reports), key=lambda one: (one.task, one.node))
 
-    def cancel(self, pass_id: str) -> None:
-        """End a running pass and everything it would still start."""
-        self.context._jsc.sc().cancelJobGroupAndFutureJobs(pass_id)
+    def cancel(self, group: str) -> None:
+        """End a running pass or upload and everything it would still start."""
+        self.context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
-    def identify(self) -> tuple[str, ...]:
-        """The names of the nodes, in the order of their partitions, as their own workers tell.
+    def identify(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
+        """The names of nodes as their own workers tell.
 
         Asks as many workers of each node as can work at once, so that later none has to start up first.
         """
-        asked = self._anchors(1, copies=NODE_SLOTS).mapPartitions(Introduction(self.shipped))
-        names = tuple(asked.collect())[: len(self.nodes)]
-        if len(set(names)) < len(self.nodes):
+        group = f"meeting {' '.join(one.executor for one in nodes)}"
+        self.context.setJobGroup(group, "new nodes", interruptOnCancel=True)
+        asked = self._anchors(nodes * NODE_SLOTS, 1).mapPartitions(Introduction(self.shipped))
+        overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
+        overdue.start()
+        try:
+            names = tuple(asked.collect())[: len(nodes)]
+        finally:
+            overdue.cancel()
+        if len(set(names)) < len(nodes):
             raise ClusterFailed(f"every node runs its own partition, found {names}: is something else on this cluster?")
         return names
 
-    def upload(
-        self, run: str, names: Sequence[str], homes: Sequence[int], versions: Sequence[Version], known: Known
-    ) -> dict[Task, tuple[SegmentFile, ...]]:
+    def upload(self, group: str, job: Upload, nodes: tuple[NodeInfo, ...]) -> dict[Task, tuple[SegmentFile, ...]]:
         """Put versions into the store, every node its own tasks': what a checkpoint lists."""
-        job = Upload(self.shipped, run, tuple(names), tuple(homes), tuple(versions), known)
-        return dict(self._first.mapPartitionsWithIndex(job).collect())
+        self.context.setJobGroup(group, "checkpoint", interruptOnCancel=True)
+        return dict(self._anchors(nodes, 1).mapPartitionsWithIndex(job).collect())
 
-    def _chain(self, levels: int) -> Any:
+    def _chain(self, levels: int, nodes: tuple[NodeInfo, ...]) -> Any:
         """The stages of a pass, each delivered to the nodes of the next."""
-        given, rdd = self._first._jrdd.rdd(), None
+        given, rdd = self._anchors(nodes, 1)._jrdd.rdd(), None
+        anchors = self._anchors(nodes, len(nodes))._jrdd
+        partitioner = self._partitioner(len(nodes), 0)
         for level in range(levels):
             if rdd is not None:
-                delivered = self._python_rdd.valueOfPair(
-                    self._pairs(rdd).asJavaPairRDD().partitionBy(self._partitioner)
-                )
-                given = self._later._jrdd.zip(delivered).rdd()
+                delivered = self._python_rdd.valueOfPair(self._pairs(rdd).asJavaPairRDD().partitionBy(partitioner))
+                given = anchors.zip(delivered).rdd()
             rdd = self._python_rdd(given, self._function(level, level == levels - 1), True, False)
         return rdd
 
@@ -101,13 +108,20 @@ class PassRunner:
             self._functions[level, last] = _wrap_function(self.context, Stage(self.shipped, level, last), given, raw)
         return self._functions[level, last]
 
-    def _anchors(self, elements: int, copies: int = 1) -> RDD[int]:
-        """An RDD with some partitions per node, pinned there, of so many elements each."""
+    def _anchors(self, nodes: tuple[NodeInfo, ...], elements: int) -> RDD[int]:
+        """An RDD with one partition for each of the nodes, pinned there, of so many elements each."""
+        if (nodes, elements) not in self._made:
+            while len(self._made) >= MAX_ANCHORS:
+                del self._made[next(iter(self._made))]
+            self._made[nodes, elements] = self._make_anchors(nodes, elements)
+        return self._made[nodes, elements]
+
+    def _make_anchors(self, nodes: tuple[NodeInfo, ...], elements: int) -> RDD[int]:
         jvm: Any = self.context._jvm
         convert = jvm.scala.jdk.javaapi.CollectionConverters.asScala
         data, places = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
         pickled = CPickleSerializer()
-        for number, node in enumerate(self.nodes * copies):
+        for number, node in enumerate(nodes):
             for _ in range(elements):
                 data.add(pickled.dumps([number]))
             preferred = jvm.java.util.ArrayList()
@@ -116,7 +130,7 @@ class PassRunner:
         tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
         by_partition = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(places)
         made = jvm.org.apache.spark.rdd.ParallelCollectionRDD(
-            self.context._jsc.sc(), convert(data).toSeq(), len(self.nodes) * copies, by_partition, tag
+            self.context._jsc.sc(), convert(data).toSeq(), len(nodes), by_partition, tag
         )
         wrapped = jvm.org.apache.spark.api.java.JavaRDD(made, tag)
         return RDD(wrapped, self.context, BatchedSerializer(CPickleSerializer(), 1))
@@ -157,7 +171,7 @@ class Upload:
         shipped: Broadcast[bytes],
         run: str,
         names: tuple[str, ...],
-        homes: tuple[int, ...],
+        homes: tuple[str, ...],
         versions: tuple[Version, ...],
         known: Known,
     ) -> None:
@@ -173,7 +187,7 @@ class Upload:
         _consume(elements)
         worker = worker_of(self.shipped, self.run, self.names[partition])
         for home, version in zip(self.homes, self.versions, strict=True):
-            if home == partition:
+            if home == self.names[partition]:
                 yield version.task, worker.upload(version, self.known.get(version.task, {}))
 
 
@@ -188,6 +202,11 @@ class Introduction:
         _consume(elements)
         len(self.shipped.value)  # fetched now, not with the first pass
         yield node_here()
+
+
+def group_of(run: str, what: str) -> str:
+    """The job group of a pass or checkpoint; a group that was cancelled must never be used again, by no other run."""
+    return f"{run} {what}"
 
 
 def _consume(elements: Iterable[int]) -> None:

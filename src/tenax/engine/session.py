@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 
 from tenax.engine.errors import ClusterFailed
+from tenax.errors import InvalidRequest
 
 LOOPBACK = "127.0.0.1"
 NODE_SLOTS = 2  # one for live passes, one for background work
@@ -36,7 +38,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.decommission.enabled": "false",
     "spark.excludeOnFailure.enabled": "false",
     "spark.executor.maxNumFailures": "1000000",
-    "spark.executor.heartbeatInterval": "500ms",
+    "spark.deploy.maxExecutorRetries": "-1",  # of an embedded master: it would end the application after ten
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "10",
@@ -72,6 +74,35 @@ class NodeInfo:
         return f"executor_{self.host}_{self.executor}"
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """How a hung node is found: it is given up after so many missed heartbeats, one every `interval_s`.
+
+    A node that starts up or waits for a busy processor misses some, too, and is given up all the same: with 3 of 0.5 s,
+    on a machine with ten times as much to do as it can, no node lived long enough to be of use. A node that has died
+    is known at once, whatever this says.
+    """
+
+    interval_s: float = 5.0
+    misses: int = 3
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.interval_s) and self.interval_s > 0 and self.misses >= 1):
+            raise InvalidRequest(
+                f"heartbeats come every so many seconds and at least one may be missed, found {self.interval_s} s and "
+                f"{self.misses}: raise them"
+            )
+
+    def settings(self) -> dict[str, str]:
+        """What Spark must be told: how often a node reports, for how long it may not, how often that is looked at."""
+        interval = f"{max(1, round(1000 * self.interval_s))}ms"
+        return {
+            "spark.executor.heartbeatInterval": interval,
+            "spark.network.timeoutInterval": interval,
+            "spark.storage.blockManagerHeartbeatTimeoutMs": f"{max(1, round(1000 * self.interval_s * self.misses))}ms",
+        }
+
+
 class Session:
     """A Spark context with the settings that passes need, and its nodes.
 
@@ -79,15 +110,23 @@ class Session:
     - A setting of the user's that would break a pass is refused, with the reason.
     """
 
-    def __init__(self, folder: Path, nodes: int = 2, master: str | None = None, memory_mb: int = 1024) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 2,
+        master: str | None = None,
+        memory_mb: int = 1024,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
         check_java()
         folder.mkdir(parents=True, exist_ok=True)
         conf = SparkConf().setAppName("tenax")
         conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS},{memory_mb}]")
-        for name, value in SETTINGS.items():
+        for name, value in (*SETTINGS.items(), *(heartbeat or Heartbeat()).settings().items()):
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
-        conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.PYTHONHASHSEED", "0")
+        conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.POLARS_NO_PARTITION", "1")
+        conf.set("spark.executorEnv.PYTHONHASHSEED", "0")
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -118,6 +157,12 @@ class Session:
             if one.id() != "driver":
                 found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
         return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
+
+    def limit_nodes(self, count: int) -> None:
+        """How many executors the cluster shall keep up: with fewer, lost ones are not replaced; more brings more."""
+        jvm = self.context._jvm
+        assert jvm is not None
+        self.context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
 
     def stop(self) -> None:
         """End the context, and with it the embedded cluster."""

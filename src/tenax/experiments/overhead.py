@@ -140,11 +140,11 @@ class Bench:
         build: Callable[[Path], Application],
         batch_rows: int,
         prepare: Callable[[Watch, Driver], None] = lambda _watch, _driver: None,
-        **control: int,
+        control: Settings | None = None,
     ) -> Watch:
         """Run an application whose results go to a folder of its own."""
         folder = next(self.folders)
-        settings = RunSettings(nodes=NODES, limits=Limits(batch_rows), control=Settings(**control), batch_s=0.0)
+        settings = RunSettings(nodes=NODES, limits=Limits(batch_rows), control=control or Settings(), batch_s=0.0)
         return run_watched(build(folder / "results"), folder / "store", settings, self.session, prepare)
 
 
@@ -183,7 +183,7 @@ def _passes(bench: Bench, plan: Plan) -> Series:
     warmup = max(2, plan.passes // 6)
     rows = (plan.passes + warmup + 1) * TREE_SOURCES * 100
     watch = bench.run(
-        lambda out: window_tree(bench.seed, rows, out), TREE_SOURCES * 100, prepare, max_batches_per_pass=1
+        lambda out: window_tree(bench.seed, rows, out), TREE_SOURCES * 100, prepare, Settings(max_batches_per_pass=1)
     )
     measured = watch.passes[warmup:-1]
     return {
@@ -217,7 +217,9 @@ def _checkpoints(bench: Bench, plan: Plan) -> Series:
     load = plan.checkpoints
     for _ in range(plan.rounds):
         for name, every in (("with", 10), ("without", SELDOM)):
-            watch = bench.run(partial(means, bench.seed, load), load.batch_rows, checkpoint_every=every)
+            watch = bench.run(
+                partial(means, bench.seed, load), load.batch_rows, control=Settings(checkpoint_every=every)
+            )
             found.setdefault(f"checkpoints {name} rows/s", []).append(watch.rows_per_s(load.warmup))
     return found
 
@@ -288,7 +290,7 @@ def window_tree(seed: int, rows: int, results: Path) -> Application:
 def _stages(application: Application) -> int:
     """The stages of a pass if every task that can stay with its producer does."""
     graph = TaskGraph(application.topology)
-    return len(layout(graph, ("one",), (0,) * len(graph)).levels)
+    return len(layout(graph, ("one",), dict.fromkeys(range(len(graph)), (0,))).levels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Node:
     zone: str | None = None
     slots: int | None = None
     """The most tasks and replicas it can hold; none means no limit."""
+    standby: bool = False
+    """Holds replicas only, as long as there are other nodes."""
 
     def domain(self, level: Level) -> str:
         """The name of the domain that it is in, at a level."""

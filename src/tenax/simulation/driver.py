@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
 from tenax.control.coordinator import Coordinator
+from tenax.control.copies import Role
 from tenax.control.events import (
     BatchesLogged,
     CheckpointFailed,
@@ -15,35 +16,39 @@ from tenax.control.events import (
     EpochLost,
     Event,
     LoggingFailed,
+    NodesJoined,
+    NodesLost,
     PassFailed,
     PassFinished,
     Published,
     PublishFailed,
-    Restored,
-    RestoreFailed,
     Started,
     StopRequested,
     TaskReport,
+    Woken,
 )
-from tenax.control.failures import DeadlinePassed, JobFailed, OperatorRaised, PassFailure, Refused
+from tenax.control.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
 from tenax.control.instructions import (
-    CancelPass,
     Instruction,
     LogBatches,
+    PassKind,
     Publish,
-    Restore,
+    RollBack,
     RunPass,
+    Step,
     Stop,
     StoreCheckpoint,
     Trim,
+    Wake,
 )
-from tenax.control.state import Settings
-from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version
+from tenax.control.state import Phase, Settings
+from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.simulation.kernel import Group, Kernel, Steps
+from tenax.simulation.nodes import VirtualNode
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
-from tenax.simulation.toy import INITIAL, Digest, Toy
+from tenax.simulation.toy import INITIAL, MISSING, Digest, Toy
 
 GARBAGE: Digest = b"garbage"  # what a failed pass leaves under its name
 LATE_REPORT = 0.5  # the part of failed passes whose workers go on and report all the same
@@ -85,6 +90,8 @@ class World:
     random: Random
     settings: Settings
     retain: tuple[Task, ...]
+    replicas: tuple[Task, ...]
+    slots: int | None
     nodes: int
     batches: int
     chances: Chances
@@ -99,7 +106,8 @@ class Driver:
     """One driver of a run, from its claim of an epoch to its stop or death.
 
     - Every effect on the store and every event is a moment at which it may be killed or paused.
-    - States, results and retained outputs live on its nodes and die with it; a failed pass leaves garbage there.
+    - States, results and retained outputs live on its nodes and die with them; a failed pass leaves garbage there.
+    - Versions and outputs that the coordinator lets go of are gone at once: citing them later is an error.
     - Events may come twice, and failed passes may report late that they finished.
     """
 
@@ -107,11 +115,13 @@ class Driver:
         self.world = world
         self.group = Group()
         self.epoch = 0
-        self.coordinator = Coordinator(world.toy.graph, world.settings, world.retain)
+        self.coordinator = Coordinator(world.toy.graph, world.settings, world.retain, world.replicas)
         self.stop: Stop | None = None
-        self._versions: dict[Version, Digest] = {}
-        self._results: dict[PassId, dict[int, Mapping[Task, Digest]]] = {}
-        self._retained: set[tuple[Task, int]] = set()
+        self.nodes: dict[str, VirtualNode] = {}
+        self.tentative = 0
+        self._results: dict[PassId, dict[tuple[Task, int], Digest]] = {}
+        self._named = 0
+        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role]]]] = set()
 
     def start(self, delay_s: float) -> None:
         """Claim the next epoch and begin, after a delay."""
@@ -120,7 +130,36 @@ class Driver:
     def ask_to_stop(self) -> None:
         """As a person would."""
         if self.epoch:
-            self.world.kernel.start(self.group, self._guarded(self._report(StopRequested())))
+            self._begin(self._report(StopRequested()))
+
+    def lose(self, count: int) -> int:
+        """Some nodes die together; how many did. Before the start is known nobody would be told."""
+        if self.coordinator.state.phase is Phase.WAITING:
+            return 0
+        dying = self.world.random.sample(sorted(self.nodes), min(count, len(self.nodes)))
+        for name in dying:
+            self.nodes.pop(name).alive = False
+        if dying:
+            self._begin(self._noticed(NodesLost(tuple(dying))))
+        return len(dying)
+
+    def gain(self, count: int) -> None:
+        """Some nodes come."""
+        if self.epoch:
+            self._begin(self._noticed(NodesJoined(self._new_nodes(count))))
+
+    def _noticed(self, event: Event) -> Steps:
+        yield self._wait()
+        yield from self._report(event)
+
+    def _new_nodes(self, count: int) -> tuple[Node, ...]:
+        made = []
+        for _ in range(count):
+            self._named += 1
+            name = f"e{self.epoch}n{self._named}"
+            self.nodes[name] = VirtualNode(name)
+            made.append(Node(name, rack=f"r{self._named % 2}", slots=self.world.slots))
+        return tuple(made)
 
     def _start(self) -> Steps:
         world, store = self.world, self.world.store
@@ -131,42 +170,35 @@ class Driver:
         # Sometimes the newest checkpoint turns out to be damaged.
         batch = store.kept[0 if world.random.random() < 0.15 else -1]
         checkpoint = StoredCheckpoint(batch, tuple(store.checkpoints[batch])) if batch else None
-        for task in world.toy.tasks:
-            self._versions[Version(task, 0, NO_PASS)] = INITIAL
-        nodes = tuple(Node(f"n{number}") for number in range(world.nodes))
+        nodes = self._new_nodes(world.nodes)
         yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
 
     def _execute(self, instruction: Instruction) -> None:
         match instruction:
-            case Restore():
-                steps = self._restore(instruction)
             case LogBatches():
-                steps = self._log(instruction)
+                self._begin(self._log(instruction))
             case RunPass():
-                steps = self._pass(instruction)
-            case CancelPass():
-                return  # its workers may go on for a while; what they report means nothing
+                self._begin(self._pass(instruction))
             case Publish():
-                steps = self._publish(instruction)
+                self._begin(self._publish(instruction))
             case StoreCheckpoint():
-                steps = self._store(instruction)
+                self._begin(self._store(instruction))
             case Trim():
-                steps = self._trim(instruction)
+                self._begin(self._trim(instruction))
+            case Wake():
+                self.world.kernel.start(
+                    self.group, self._guarded(self._report(Woken(instruction.outage))), instruction.after_s
+                )
+            case RollBack():
+                self._rounds.clear()
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
-                return
-        self.world.kernel.start(self.group, self._guarded(steps))
+            case _:
+                pass  # for the record; and the workers of a cancelled pass may go on for a while
 
-    def _restore(self, order: Restore) -> Steps:
-        for version in order.versions:
-            yield self._wait()
-            yield from self._moment()
-            if self._fails():
-                yield from self._report(RestoreFailed(order.batch, order.attempt, "unlucky"))
-                return
-            self._versions[version] = self.world.store.fetch(self.epoch, version)
-        yield from self._report(Restored(order.batch, order.attempt))
+    def _begin(self, steps: Steps) -> None:
+        self.world.kernel.start(self.group, self._guarded(steps))
 
     def _log(self, order: LogBatches) -> Steps:
         world, store = self.world, self.world.store
@@ -184,34 +216,112 @@ class Driver:
 
     def _pass(self, order: RunPass) -> Steps:
         world = self.world
-        missing = [version for version in order.starts if version not in self._versions]
-        if missing:
-            raise StoreMisused(f"a pass starts from versions that are there, found {missing[0]} missing")
-        states = [self._versions[version] for version in order.starts]
+        self._check_room(order)
+        for node in self.nodes.values():
+            node.drop_versions(order.keep)
+        states = {step: self._start_of(step) for step in order.steps}
+        if any(state is None for state in states.values()):
+            return  # its node is gone: that is reported soon
         failure = self._failure(order)
-        results: dict[int, Mapping[Task, Digest]] = {}
+        results: dict[tuple[Task, int], Digest] = {}
         for batch in range(order.first, order.last + 1):
             yield self._wait()
             yield from self._moment()
-            states, results[batch] = world.toy.batch(states, world.store.read(self.epoch, batch))
-            self._retained.update((task, batch) for task in order.retain)
-        made = [Version(task, order.last, order.pass_id) for task in order.tasks]
-        finished = PassFinished(order.pass_id, tuple(TaskReport(version) for version in made))
+            chunks = self._read(order, batch)
+            if chunks is None or not self._all_alive(order.steps):
+                yield from self._hang_or_fail(order)
+                return
+            for step in sorted(order.steps, key=lambda one: world.toy.number[one.task]):
+                state = states[step]
+                assert state is not None
+                states[step], chunk = self._step(step, state, batch, chunks)
+                if step.role is not Role.REPLICA:
+                    chunks[world.toy.number[step.task]] = chunk
+                if step.role is Role.PRIMARY and step.task in world.toy.outputs:
+                    results[step.task, batch] = chunk
+                if step.task in order.retain and not step.tentative:
+                    self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
+        made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
+        reports = tuple(TaskReport(version, step.node) for step, version in made.items())
+        for step, version in made.items():
+            state = states[step]
+            assert state is not None
+            self.nodes[step.node].versions[version] = GARBAGE if failure is not None else state
         if failure is not None:
-            self._versions.update(dict.fromkeys(made, GARBAGE))
             yield from self._report(PassFailed(order.pass_id, failure))
             if world.random.random() < LATE_REPORT:
                 yield self._wait()
-                yield from self._report(finished)
+                yield from self._report(PassFinished(order.pass_id, reports))
             return
-        self._versions.update(zip(made, states, strict=True))
         self._results[order.pass_id] = results
-        yield from self._report(finished)
+        yield from self._report(PassFinished(order.pass_id, reports))
+
+    def _check_room(self, order: RunPass) -> None:
+        """No node runs more than it has room for; sources run anywhere."""
+        slots = self.world.slots
+        if slots is None or order.kind is not PassKind.LIVE:
+            return
+        held: dict[str, int] = {}
+        for step in order.steps:
+            if self.world.toy.inputs[self.world.toy.number[step.task]]:
+                held[step.node] = held.get(step.node, 0) + 1
+        if held and max(held.values()) > slots:
+            raise StoreMisused(f"nodes have {slots} slots, found {held}")
+
+    def _start_of(self, step: Step) -> Digest | None:
+        """The state that a step begins with; None if its node is gone."""
+        node = self.nodes.get(step.node)
+        if node is None:
+            return None
+        if not self.world.toy.inputs[self.world.toy.number[step.task]]:
+            return INITIAL
+        if step.stored:
+            return INITIAL if step.start.batch == 0 else self.world.store.fetch(self.epoch, step.start)
+        if step.start not in node.versions:
+            raise StoreMisused(f"a pass starts from versions that are there, found {step.start} missing on {node.name}")
+        return node.versions[step.start]
+
+    def _read(self, order: RunPass, batch: int) -> dict[int, Digest] | None:
+        """The retained outputs of a batch that a pass needs; None if a node is gone."""
+        found = {}
+        for reading in order.readings:
+            node = self.nodes.get(reading.node)
+            if node is None:
+                return None
+            key = reading.task, batch, reading.pass_id
+            if key not in node.outputs:
+                raise StoreMisused(f"retained outputs are there until they are trimmed, found {key} missing")
+            found[self.world.toy.number[reading.task]] = node.outputs[key]
+        return found
+
+    def _step(self, step: Step, state: Digest, batch: int, chunks: dict[int, Digest]) -> tuple[Digest, Digest]:
+        toy = self.world.toy
+        number = toy.number[step.task]
+        given = dict(chunks)
+        for producer in toy.inputs[number]:
+            if producer not in given:
+                if not step.tentative:
+                    raise StoreMisused(f"accurate steps have all inputs, found {step} without {toy.tasks[producer]}")
+                given[producer] = MISSING
+        return toy.step(number, state, self.world.store.read(self.epoch, batch), given)
+
+    def _all_alive(self, steps: Sequence[Step]) -> bool:
+        return all(step.node in self.nodes for step in steps)
+
+    def _hang_or_fail(self, order: RunPass) -> Steps:
+        """A pass that has lost a node: it may fail by itself, and say why or not, or hang until it is cancelled."""
+        random = self.world.random
+        gone = [step.node for step in order.steps if step.node not in self.nodes]
+        drawn = random.random()
+        if drawn < 0.3 and gone:
+            yield from self._report(PassFailed(order.pass_id, NodeGone(gone[0])))
+        elif drawn < 0.6:
+            yield from self._report(PassFailed(order.pass_id, JobFailed("a node is gone")))
 
     def _failure(self, order: RunPass) -> PassFailure | None:
         random, chances = self.world.random, self.world.chances
         drawn = random.random()
-        task = random.choice(order.tasks)
+        task = random.choice(order.steps).task
         if drawn < chances.operator_raises:
             return OperatorRaised(task.operator, task, order.first, "ZeroDivisionError: division by zero")
         if drawn < chances.operator_raises + chances.pass_fails:
@@ -225,29 +335,36 @@ class Driver:
 
     def _publish(self, order: Publish) -> Steps:
         store = self.world.store
-        if order.attempt == 1 and order.first <= store.published and self.epoch == store.epoch:
-            raise StoreMisused(f"results are published once, found batch {order.first} again")
-        for batch in range(order.first, order.last + 1):
-            if batch not in self._results.get(order.pass_id, {}):
-                raise StoreMisused(f"results are kept until they are published, found those of {batch} missing")
-            for task in self.world.toy.outputs:
+        for part in order.parts:
+            for batch in range(part.first, part.last + 1):
                 yield from self._moment()
-                store.commit(self.epoch, task, batch, self._results[order.pass_id][batch][task])
+                content = self._results.get(order.pass_id, {}).get((part.task, batch))
+                if content is None:
+                    raise StoreMisused(f"results are kept until they are published, found those of {batch} missing")
+                if order.tentative:
+                    self.tentative += 1
+                    store.show(self.epoch, part.task, batch, content)
+                else:
+                    store.commit(self.epoch, part.task, batch, content)
             yield self._wait()
             if self._fails():
-                yield from self._report(PublishFailed(order.first, order.last, order.attempt, "unlucky"))
+                yield from self._report(PublishFailed(order.pass_id, order.tentative, order.attempt, "unlucky"))
                 return
-        del self._results[order.pass_id]
-        yield from self._report(Published(order.first, order.last))
+        yield from self._report(Published(order.pass_id, order.tentative))
 
     def _store(self, order: StoreCheckpoint) -> Steps:
         store = self.world.store
-        for version in order.versions:
+        for version, name in zip(order.versions, order.nodes, strict=True):
             yield self._wait()
             yield from self._moment()
-            if version not in self._versions:
+            node = self.nodes.get(name)
+            source = not self.world.toy.inputs[self.world.toy.number[version.task]]
+            if node is None:
+                yield from self._report(CheckpointFailed(order.batch, order.attempt, f"{name} is gone"))
+                return
+            if not source and version not in node.versions:
                 raise StoreMisused(f"a checkpoint is made of versions that are there, found {version} missing")
-            store.upload(self.epoch, order.batch, version, self._versions[version])
+            store.upload(self.epoch, order.batch, version, INITIAL if source else node.versions[version])
         yield from self._moment()
         if self._fails():
             yield from self._report(CheckpointFailed(order.batch, order.attempt, "unlucky"))
@@ -260,22 +377,31 @@ class Driver:
         yield self._wait()
         yield from self._moment()
         self.world.store.trim(self.epoch, order.checkpoints_before, order.source_log_before)
-        before = order.checkpoints_before
-        self._versions = {version: one for version, one in self._versions.items() if version.batch >= before}
-        self._retained = {(task, batch) for task, batch in self._retained if batch >= order.retained_before}
-        for batch in range(self.world.store.kept[-1] + 1, self.coordinator.state.finished + 1):
-            if not all((task, batch) in self._retained for task in self.world.retain):
-                raise StoreMisused(f"outputs after the newest checkpoint are retained, found batch {batch} trimmed")
+        for node in self.nodes.values():
+            node.drop_outputs(order.retained_before)
 
     def _report(self, event: Event) -> Steps:
         """Hand an event to the coordinator, and begin what it says."""
         for _ in range(2 if self.world.random.random() < REPEATED_EVENT else 1):
             yield from self._moment()
+            self._judge_progress(event)
             instructions = self.coordinator.handle(event)
             self.coordinator.check_invariants()
             self.world.on_entry(self, event, instructions)
             for instruction in instructions:
                 self._execute(instruction)
+
+    def _judge_progress(self, event: Event) -> None:
+        """No round is made twice, unless what it made was lost: whoever rises for ever in place never comes back."""
+        running, outage = self.coordinator.state.round, self.coordinator.state.outage
+        if isinstance(event, NodesLost) or outage is None:
+            self._rounds.clear()
+        if not isinstance(event, PassFinished) or running is None or running.pass_id != event.pass_id:
+            return
+        made = running.first, running.last, frozenset((step.task, step.role) for step in running.steps)
+        if made in self._rounds:
+            raise StoreMisused(f"rounds bring tasks closer, found one that was made before: {running}")
+        self._rounds.add(made)
 
     def _guarded(self, steps: Steps) -> Steps:
         try:

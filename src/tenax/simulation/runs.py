@@ -9,7 +9,7 @@ from random import Random
 
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
-from tenax.control.state import Settings
+from tenax.control.state import Backups, Outputs, Recovery, Settings
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 from tenax.simulation.driver import Chances, Driver, Fault, World
@@ -33,6 +33,8 @@ class Outcomes:
     batches: int
     drivers: int
     superseded: int
+    lost: int
+    tentative: int
     events: int
     time_s: float
 
@@ -42,6 +44,7 @@ class _Tally:
     """What happened so far."""
 
     moments: int = 0
+    lost: int = 0
     events: int = 0
     drivers: list[Driver] = field(default_factory=list)
 
@@ -58,14 +61,21 @@ def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
 def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys())
-    batches = random.randint(1, 30)
+    batches = random.randint(1, 40)
     per_pass = random.randint(1, 5)
     settings = Settings(
-        checkpoint_every=random.randint(1, 7),
+        checkpoint_every=random.choice([random.randint(1, 12), 20]),
         max_batches_per_pass=per_pass,
         max_batches_ahead=per_pass + random.randint(1, 4),
         max_unpublished=random.randint(1, 6),
         max_attempts=random.randint(2, 4),
+        recovery=random.choice([Recovery.INCREMENTAL] * 3 + [Recovery.BLOCKING]),
+        outputs=random.choice([Outputs.TENTATIVE] * 3 + [Outputs.HOLD]),
+        backups=random.choice(list(Backups)),
+        max_batches_per_round=random.randint(1, 5),
+        join_gap=random.randint(1, 3),
+        patience=random.randint(1, 4),
+        tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
     )
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
@@ -104,7 +114,13 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
         tally.drivers.append(Driver(world))
         tally.drivers[-1].start(random.random() * 5.0)
 
-    retain = tuple(task for task in toy.tasks if random.random() < 0.5)
+    retained = random.choice([0.0, 0.0, 0.5, 1.0])
+    retain = tuple(task for task in toy.tasks if random.random() < retained)
+    replicated = random.choice([0.0, 0.3, 1.0])
+    replicas = tuple(task for task in toy.tasks if random.random() < replicated)
+    nodes = random.randint(1, 5)
+    tight = -(-len(toy.tasks) // nodes)
+    slots = random.choice([None, tight, tight + 1, 2 * tight])
     world = World(
         kernel,
         store,
@@ -112,7 +128,9 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
         random,
         settings,
         retain,
-        random.randint(1, 4),
+        replicas,
+        slots,
+        nodes,
         batches,
         Chances(),
         next_fault,
@@ -127,11 +145,30 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
 
     for _ in range(random.choice([0, 0, 1, 2])):
         kernel.start(outside, later(ask_newest_to_stop), random.random() * 3.0 * batches)
+
+    def strike() -> None:
+        driver = tally.drivers[-1]
+        count = random.choice([1, 1, 2, nodes])
+        lost = driver.lose(count) if driver.group.alive and driver.epoch else 0
+        tally.lost += lost
+        if trace is not None:
+            trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {lost} nodes die")
+        for _ in range(lost):
+
+            def back(driver: Driver = driver) -> None:
+                if driver.group.alive:
+                    driver.gain(1)
+
+            kernel.start(outside, later(back), random.choice([0.0, random.random() * 10.0, random.random() * 40.0]))
+
+    for _ in range(random.choice([0, 1, 2, 3, 5])):
+        kernel.start(outside, later(strike), random.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
     judge_end(store, tally.drivers, batches)
     superseded = sum(one.stop is not None and one.stop.outcome is Outcome.SUPERSEDED for one in tally.drivers)
-    return Outcomes(batches, len(tally.drivers), superseded, tally.events, kernel.now_s)
+    tentative = sum(one.tentative for one in tally.drivers)
+    return Outcomes(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.events, kernel.now_s)
 
 
 def later(action: Callable[[], None]) -> Steps:
@@ -150,7 +187,8 @@ def judge_results(toy: Toy, store: Store, batches: int) -> None:
         states, results = toy.batch(states, store.history[batch])
         expected += [(batch, str(task), content) for task, content in results.items()]
     by_output: dict[str, list[Commit]] = {}
-    for commit in store.commits:
+    finals = [commit for commit in store.commits if not commit.tentative]
+    for commit in finals:
         by_output.setdefault(str(commit.task), []).append(commit)
     for task, commits in by_output.items():
         found = [(commit.batch, task, commit.content) for commit in commits]
@@ -158,8 +196,8 @@ def judge_results(toy: Toy, store: Store, batches: int) -> None:
         if found != wanted:
             wrong = next((a, b) for a, b in zip([*found, None], [*wanted, None], strict=False) if a != b)
             raise AssertionError(f"results are those of a run without failures, found {wrong[0]} for {wrong[1]}")
-    if len(store.commits) != len(expected):
-        raise AssertionError(f"{len(expected)} results are committed, found {len(store.commits)}")
+    if len(finals) != len(expected):
+        raise AssertionError(f"{len(expected)} final results are committed, found {len(finals)}")
     epochs = [commit.epoch for commit in store.commits]
     if epochs != sorted(epochs):
         raise AssertionError("no driver commits after a newer one, found an older epoch later")
@@ -198,7 +236,19 @@ def _toys() -> tuple[Toy, ...]:
         Operator("c", 2, (Input("b"), Input("a", split))),
         Operator("d", 1, (Input("b", merge),)),
     )
-    return tuple(
-        Toy(TaskGraph(Topology(name, operators)))
-        for name, operators in (("line", line), ("wide", wide), ("diamond", diamond), ("two-outputs", two))
+    long = (
+        Operator("a", 2),
+        Operator("b", 2, (Input("a"),)),
+        Operator("c", 2, (Input("b", one),)),
+        Operator("d", 2, (Input("c"),)),
+        Operator("e", 1, (Input("d", merge),)),
+        Operator("f", 2, (Input("e", split), Input("b", one))),
     )
+    named = (
+        ("line", line),
+        ("wide", wide),
+        ("diamond", diamond),
+        ("two-outputs", two),
+        ("long", long),
+    )
+    return tuple(Toy(TaskGraph(Topology(name, operators))) for name, operators in named)

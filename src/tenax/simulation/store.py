@@ -30,6 +30,7 @@ class Commit:
     batch: int
     content: Digest
     epoch: int
+    tentative: bool = False
 
 
 @dataclass(slots=True)
@@ -61,12 +62,17 @@ class Store:
         return len(self.history)
 
     @property
-    def published(self) -> int:
-        """The last batch whose results are committed, of all outputs, with all before it."""
-        batch = len(self.commits) // len(self.outputs) if self.outputs else self.logged
-        while batch and not all((task, batch) in self.committed for task in self.outputs):
-            batch -= 1
-        return batch
+    def published(self) -> dict[Task, int]:
+        """The last batch of every output whose final result is committed."""
+        found = dict.fromkeys(self.outputs, 0)
+        for task, batch in self.committed:
+            found[task] = max(found[task], batch)
+        return found
+
+    @property
+    def final(self) -> int:
+        """The last batch of which all final results are committed."""
+        return min(self.published.values(), default=self.logged)
 
     def log(self, epoch: int, batch: int, rows: tuple[int, int]) -> None:
         """Write the range of the next batch."""
@@ -83,11 +89,18 @@ class Store:
         return self.ranges[batch]
 
     def commit(self, epoch: int, task: Task, batch: int, content: Digest) -> None:
-        """Commit one result, unless it is committed already."""
+        """Commit one final result, unless it is committed already."""
         self._fence(epoch)
         if (task, batch) not in self.committed:
             self.committed.add((task, batch))
             self.commits.append(Commit(task, batch, content, epoch))
+
+    def show(self, epoch: int, task: Task, batch: int, content: Digest) -> None:
+        """Commit one tentative result."""
+        self._fence(epoch)
+        if (task, batch) in self.committed:
+            raise StoreMisused(f"tentative results come before final ones, found {task} of batch {batch} after it")
+        self.commits.append(Commit(task, batch, content, epoch, tentative=True))
 
     def upload(self, epoch: int, batch: int, version: Version, content: Digest) -> None:
         """Upload one version of a checkpoint."""
@@ -100,10 +113,8 @@ class Store:
         uploaded = self.uploads.pop((epoch, checkpoint.batch), {})
         if not set(checkpoint.versions) <= set(uploaded):
             raise StoreMisused(f"a manifest is committed last, found versions of {checkpoint.batch} missing")
-        if checkpoint.batch > self.published:
-            raise StoreMisused(
-                f"results before a checkpoint are committed, found {self.published} < {checkpoint.batch}"
-            )
+        if checkpoint.batch > self.final:
+            raise StoreMisused(f"results before a checkpoint are committed, found {self.final} < {checkpoint.batch}")
         self.checkpoints[checkpoint.batch] = {version: uploaded[version] for version in checkpoint.versions}
 
     def fetch(self, epoch: int, version: Version) -> Digest:

@@ -13,6 +13,7 @@ from tenax.model.tasks import Task
 Digest = bytes
 DIGEST_BYTES = 8
 INITIAL: Digest = b"initial"
+MISSING: Digest = b"missing"  # stands for the chunk of a producer that a tentative step does without
 
 
 @dataclass(frozen=True)
@@ -27,28 +28,40 @@ class Toy:
         return self.graph.tasks(range(len(self.graph)))
 
     @cached_property
+    def number(self) -> dict[Task, int]:
+        """The numbers of the tasks."""
+        return {task: number for number, task in enumerate(self.tasks)}
+
+    @cached_property
     def outputs(self) -> tuple[Task, ...]:
         """The tasks whose results are published."""
         return tuple(task for number, task in enumerate(self.tasks) if self.graph.is_output[number])
 
     @cached_property
-    def _inputs(self) -> tuple[tuple[int, ...], ...]:
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """The producers of every task."""
         return tuple(tuple(self.graph.producers_of(number)) for number in range(len(self.graph)))
+
+    def step(
+        self, number: int, state: Digest, rows: tuple[int, int], chunks: Mapping[int, Digest]
+    ) -> tuple[Digest, Digest]:
+        """One task through one batch: its state after it and what it sends; a source has no state but its log."""
+        hashed = hashlib.blake2b(number.to_bytes(4, "big"), digest_size=DIGEST_BYTES)
+        if self.inputs[number]:
+            hashed.update(state)
+            for producer in self.inputs[number]:
+                hashed.update(chunks[producer])
+        else:
+            hashed.update(repr(rows).encode())
+        after = hashed.digest()
+        hashed.update(b"chunk")
+        return after, hashed.digest()
 
     def batch(self, states: Sequence[Digest], rows: tuple[int, int]) -> tuple[list[Digest], Mapping[Task, Digest]]:
         """One batch through all tasks: their states after it, and the results of the output tasks. O(substreams)."""
         after: list[Digest] = []
-        chunks: list[Digest] = []
-        source = repr(rows).encode()
-        for number, (state, inputs) in enumerate(zip(states, self._inputs, strict=True)):
-            hashed = hashlib.blake2b(state, digest_size=DIGEST_BYTES)
-            hashed.update(number.to_bytes(4, "big"))
-            for producer in inputs:
-                hashed.update(chunks[producer])
-            if not inputs:
-                hashed.update(source)
-            after.append(hashed.digest())
-            hashed.update(b"chunk")
-            chunks.append(hashed.digest())
-        found = {self.tasks[number]: chunks[number] for number in range(len(chunks)) if self.graph.is_output[number]}
-        return after, found
+        chunks: dict[int, Digest] = {}
+        for number, state in enumerate(states):
+            made, chunks[number] = self.step(number, state, rows, chunks)
+            after.append(made)
+        return after, {task: chunks[self.number[task]] for task in self.outputs}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenax.control.instructions import Outcome, Stop
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event
+from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
@@ -49,6 +51,9 @@ class Watch:
         self.between()
 
     def told(self, message: str) -> None:
+        """Nothing that a measurement needs."""
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """Nothing that a measurement needs."""
 
     def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002

@@ -16,6 +16,8 @@ from tenax.engine.sinks.sink import Committer, Sink, StagedFile
 
 Deliver = Callable[[int, int, pl.DataFrame], None]
 """Called with (batch, partition, rows)."""
+Preview = Callable[[int, int, pl.DataFrame, float], None]
+"""Called with (batch, partition, rows, estimated quality)."""
 
 MAX_DELIVERED_BYTES = 256 << 20  # of one result; larger ones belong in files, not in the driver's memory
 
@@ -27,14 +29,16 @@ class CallbackSink(Sink):
       that one result again: at least once, and exactly once for a function that ignores a (batch, partition) it knows.
     - If the function raises, the result is not logged and is delivered again.
     - Empty results are committed without a call.
+    - Tentative results are logged first, then handed to `tentative`, if there is such a function.
     """
 
-    def __init__(self, function: Deliver | None) -> None:
+    def __init__(self, function: Deliver | None, tentative: Preview | None = None) -> None:
         self.function = function
+        self.tentative = tentative
 
     def __getstate__(self) -> Mapping[str, object]:
         # The function stays in the driver: it may hold what cannot travel, such as a connection.
-        return {"function": None}
+        return {"function": None, "tentative": None}
 
     def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> StagedFile:  # noqa: ARG002
         """Pack the rows, to travel to the driver with the report of the pass."""
@@ -54,16 +58,19 @@ class CallbackSink(Sink):
         """Take over the output's commit log, which lies in the driver's store."""
         if self.function is None:
             raise InvalidSource(f"output {output!r}: only the driver delivers results, found a worker: commit there")
-        return CallbackCommitter(self.function, store / "outputs" / output, output, identity, epoch)
+        return CallbackCommitter(self.function, self.tentative, store / "outputs" / output, output, identity, epoch)
 
 
 class CallbackCommitter(Committer):
     """The driver's side of a function."""
 
-    def __init__(self, function: Deliver, log: Path, output: str, identity: str, epoch: int) -> None:
+    def __init__(
+        self, function: Deliver, tentative: Preview | None, log: Path, output: str, identity: str, epoch: int
+    ) -> None:
         super().__init__(log, output, identity, epoch)
         self._found = []
         self._function = function
+        self._preview = tentative
 
     def commit(self, batch: int, staged: Sequence[StagedFile]) -> None:
         """Deliver and log results one by one, so that a death repeats at most one of them."""
@@ -72,10 +79,17 @@ class CallbackCommitter(Committer):
                 self._function(batch, one.partition, pl.read_ipc(one.payload))
             self._append(batch, [one])
 
+    def show(self, batch: int, staged: Sequence[StagedFile], quality: float) -> None:
+        """Log and hand over tentative results one by one."""
+        for one in self._not_final(batch, staged):
+            self._append(batch, [one], quality)
+            if one.rows and self._preview is not None:
+                self._preview(batch, one.partition, pl.read_ipc(one.payload), quality)
 
-def callback(function: Deliver) -> CallbackSink:
-    """Results handed to a function in the driver as (batch, partition, rows)."""
-    return CallbackSink(function)
+
+def callback(function: Deliver, tentative: Preview | None = None) -> CallbackSink:
+    """Results handed to a function in the driver as (batch, partition, rows); tentative ones to another one."""
+    return CallbackSink(function, tentative)
 
 
 def console(stream: TextIO | None = None, rows: int = 20) -> CallbackSink:
@@ -85,4 +99,9 @@ def console(stream: TextIO | None = None, rows: int = 20) -> CallbackSink:
         with pl.Config(tbl_rows=rows):
             print(f"batch {batch}, partition {partition}: {frame.height} rows\n{frame}", file=stream or sys.stdout)
 
-    return CallbackSink(show)
+    def preview(batch: int, partition: int, frame: pl.DataFrame, quality: float) -> None:
+        with pl.Config(tbl_rows=rows):
+            head = f"batch {batch}, partition {partition}: {frame.height} rows, tentative, quality {quality:.2f}"
+            print(f"{head}\n{frame}", file=stream or sys.stdout)
+
+    return CallbackSink(show, preview)

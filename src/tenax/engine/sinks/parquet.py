@@ -14,7 +14,7 @@ import pyarrow
 from pyarrow import parquet as pq
 
 from tenax.engine.errors import DamagedStore
-from tenax.engine.sinks.sink import Committer, Sink, StagedFile, parts_of
+from tenax.engine.sinks.sink import FINAL, Committer, Sink, StagedFile, parts_of
 from tenax.engine.sources.formats import as_frame
 from tenax.engine.store import durable, journal
 from tenax.engine.store.records import JsonObject
@@ -29,6 +29,7 @@ class ParquetSink(Sink):
       files lie in a hidden folder beside it, on the same file system.
     - Order of a commit: staged file on disk, log entry on disk (now it counts), rename into the folder.
     - Only the last entry can lack its renames; taking over finishes them.
+    - Tentative results lie in a sibling folder, `NAME-tentative`, until the final ones take their place.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -52,6 +53,11 @@ class ParquetSink(Sink):
         return ParquetCommitter(self, output, identity, epoch)
 
     @property
+    def tentative(self) -> Path:
+        """The folder of tentative results."""
+        return self.folder.parent / f"{self.folder.name}-tentative"
+
+    @property
     def log(self) -> Path:
         """The folder of the commit log."""
         return self.folder.parent / f".{self.folder.name}.tenax" / "log"
@@ -69,33 +75,51 @@ class ParquetCommitter(Committer):
         super().__init__(sink.log, output, identity, epoch)
         self._sink = sink
         if self._found:
-            self._show(self._found[-1])
+            self._make_visible(self._found[-1])
         self._found = []
         self._sweep()
 
     def commit(self, batch: int, staged: Sequence[StagedFile]) -> None:
         """Make staged results count, then visible; what is in the log already is only cleared away."""
         fresh = self._new(batch, staged)
-        for one in fresh:
-            if one.name and not (self._sink.staged / one.name).exists():
-                raise DamagedStore(
-                    f"output {self.output!r}, batch {batch}: a result is staged until it is committed, found no "
-                    f"{one.name}: run the batch again"
-                )
+        self._check_staged(batch, fresh)
         if fresh:
-            self._show(self._append(batch, fresh))
+            self._make_visible(self._append(batch, fresh))
         # Other attempts at the same results will never be needed.
         done = tuple(f"{visible_name(self.output, one.partition, batch)}." for one in staged)
         for name in durable.names(self._sink.staged):
             if name.startswith(done):
                 durable.remove(self._sink.staged / name)
 
-    def _show(self, record: JsonObject) -> None:
-        """Rename the files of an entry into the folder; those that are there already stay."""
+    def show(self, batch: int, staged: Sequence[StagedFile], quality: float) -> None:
+        """Make staged results visible as tentative ones, unless final ones are there."""
+        fresh = self._not_final(batch, staged)
+        self._check_staged(batch, fresh)
+        if fresh:
+            durable.make_folder(self._sink.tentative)
+            self._make_visible(self._append(batch, fresh, quality))
+
+    def _check_staged(self, batch: int, fresh: Sequence[StagedFile]) -> None:
+        for one in fresh:
+            if one.name and not (self._sink.staged / one.name).exists():
+                raise DamagedStore(
+                    f"output {self.output!r}, batch {batch}: a result is staged until it is committed, found no "
+                    f"{one.name}: run the batch again"
+                )
+
+    def _make_visible(self, record: JsonObject) -> None:
+        """Rename the files of an entry into their folder; those that are there already stay.
+
+        A final result takes back the tentative one.
+        """
+        final = record["kind"] == FINAL
+        folder = self._sink.folder if final else self._sink.tentative
         shown = [one for one in parts_of(record) if one.name]
+        for one in parts_of(record) if final and self._sink.tentative.exists() else ():
+            durable.remove(self._sink.tentative / visible_name(self.output, one.partition, one.batch))
         for one in shown:
             source = self._sink.staged / one.name
-            target = self._sink.folder / visible_name(self.output, one.partition, one.batch)
+            target = folder / visible_name(self.output, one.partition, one.batch)
             if source.exists():
                 durable.move(source, target)
             elif not target.exists():
@@ -104,7 +128,7 @@ class ParquetCommitter(Committer):
                     "restore it from a copy"
                 )
         if shown:
-            durable.sync_folder(self._sink.folder)
+            durable.sync_folder(folder)
             durable.sync_folder(self._sink.staged)
 
     def _sweep(self) -> None:
@@ -115,6 +139,10 @@ class ParquetCommitter(Committer):
             match = _VISIBLE.fullmatch(name)
             if match and match[1] == self.output and not self.is_committed(int(match[2]), int(match[3])):
                 durable.remove(self._sink.folder / name)
+        for name in durable.names(self._sink.tentative) if self._sink.tentative.exists() else ():
+            match = _VISIBLE.fullmatch(name)
+            if match and match[1] == self.output and not self.is_tentative(int(match[2]), int(match[3])):
+                durable.remove(self._sink.tentative / name)
 
 
 def parquet(folder: str | Path) -> ParquetSink:
@@ -128,16 +156,31 @@ def visible_name(output: str, partition: int, batch: int) -> str:
 
 
 def read_committed(folder: str | Path) -> pl.DataFrame:
-    """All committed rows in the order of batches, then partitions; each file is checked against the commit log."""
-    sink = ParquetSink(folder)
+    """All final rows in the order of batches, then partitions; each file is checked against the commit log."""
+    return _read(ParquetSink(folder), latest=False)
+
+
+def read_latest(folder: str | Path) -> pl.DataFrame:
+    """All final rows, and tentative ones where no final result is there yet, told apart by the column `tentative`."""
+    return _read(ParquetSink(folder), latest=True)
+
+
+def _read(sink: ParquetSink, *, latest: bool) -> pl.DataFrame:
+    newest: dict[tuple[int, int], tuple[StagedFile, str, bool]] = {}
+    for record in journal.read(sink.log):
+        final = record["kind"] == FINAL
+        for one in parts_of(record):
+            key = one.batch, one.partition
+            if final or (latest and (key not in newest or not newest[key][2])):
+                newest[key] = one, str(record["output"]), final
     frames = []
-    entries = [(one, str(record["output"])) for record in journal.read(sink.log) for one in parts_of(record)]
-    for one, output in sorted(entries, key=lambda entry: (entry[0].batch, entry[0].partition)):
+    for _, (one, output, final) in sorted(newest.items()):
         if not one.name:
             continue
-        path = sink.folder / visible_name(output, one.partition, one.batch)
+        path = (sink.folder if final else sink.tentative) / visible_name(output, one.partition, one.batch)
         payload = durable.read_bytes(path)
         if len(payload) != one.bytes or zlib.crc32(payload) != one.crc32:
             raise DamagedStore(f"{path}: a result is as it was committed, found other bytes: restore it from a copy")
-        frames.append(as_frame(pq.read_table(pyarrow.BufferReader(payload), use_threads=False)))
+        rows = as_frame(pq.read_table(pyarrow.BufferReader(payload), use_threads=False))
+        frames.append(rows.with_columns(tentative=pl.lit(not final)) if latest else rows)
     return pl.concat(frames) if frames else pl.DataFrame()

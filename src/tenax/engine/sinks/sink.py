@@ -41,8 +41,9 @@ class Sink(ABC):
     """Where an output's results go.
 
     - A task calls `write`, any number of times for the same result: attempts do not disturb each other.
-    - The driver calls `committer` once per epoch, and then `commit` for each batch. A result is committed when the log
-      has its entry, once for each (output, kind, batch, revision, partition).
+    - The driver calls `committer` once per epoch, and then `commit` for final and `show` for tentative results. A
+      result is committed when the log has its entry; a final one counts once for each (output, batch, partition), and
+      takes back the tentative one before it.
     - A sink is shipped to the workers; what only the driver needs stays behind.
     """
 
@@ -74,21 +75,34 @@ class Committer(ABC):
                 )
         self._journal, self._found = journal.Journal.open(log, epoch)
         self._rows: dict[tuple[int, int], int] = {}
+        self._tentative: dict[tuple[int, int], float] = {}
         for record in self._found:
             self._remember(record)
 
     @abstractmethod
     def commit(self, batch: int, staged: Sequence[StagedFile]) -> None:
-        """Commit the results of some or all partitions for one batch."""
+        """Commit the final results of some or all partitions for one batch."""
+
+    @abstractmethod
+    def show(self, batch: int, staged: Sequence[StagedFile], quality: float) -> None:
+        """Commit tentative results of some partitions for one batch, of an estimated quality between 0 and 1."""
 
     def is_committed(self, batch: int, partition: int) -> bool:
-        """Whether that result counts already."""
+        """Whether that final result counts already."""
         return (batch, partition) in self._rows
 
+    def is_tentative(self, batch: int, partition: int) -> bool:
+        """Whether there is a tentative result and no final one."""
+        return (batch, partition) in self._tentative
+
+    def last_batch(self, partition: int) -> int:
+        """The newest batch with a final result of a partition; 0 if there is none."""
+        return max((batch for batch, one in self._rows if one == partition), default=0)
+
     @property
-    def last_batch(self) -> int:
-        """The newest batch with a committed result; 0 if there is none."""
-        return max((batch for batch, _ in self._rows), default=0)
+    def highest(self) -> int:
+        """The newest batch with any result, final or tentative; 0 if there is none."""
+        return max((batch for batch, _ in (*self._rows, *self._tentative)), default=0)
 
     def close(self) -> None:
         """Let the log go."""
@@ -108,12 +122,20 @@ class Committer(ABC):
                 fresh.append(one)
         return fresh
 
-    def _append(self, batch: int, staged: Sequence[StagedFile]) -> JsonObject:
+    def _not_final(self, batch: int, staged: Sequence[StagedFile]) -> list[StagedFile]:
+        """Tentative results that no final one has overtaken, in the order of partitions."""
+        fresh = [one for one in staged if not self.is_committed(batch, one.partition)]
+        return sorted(fresh, key=lambda one: one.partition)
+
+    def _append(self, batch: int, staged: Sequence[StagedFile], quality: float | None = None) -> JsonObject:
+        """Log results: final ones, or tentative ones with their quality."""
+        revised = any(self.is_tentative(batch, one.partition) for one in staged)
         record: JsonObject = {
             "run": self._identity,
             "output": self.output,
-            "kind": FINAL,
-            "revision": 0,
+            "kind": FINAL if quality is None else TENTATIVE,
+            "revision": int(quality is None and revised),
+            "quality": 1.0 if quality is None else quality,
             "batch": batch,
             "epoch": self.epoch,
             "parts": [[one.partition, one.rows, one.bytes, one.crc32, one.name] for one in staged],
@@ -124,7 +146,11 @@ class Committer(ABC):
 
     def _remember(self, record: JsonObject) -> None:
         for one in parts_of(record):
-            self._rows[one.batch, one.partition] = one.rows
+            if record["kind"] == TENTATIVE:
+                self._tentative[one.batch, one.partition] = records.number(record, "quality")
+            else:
+                self._rows[one.batch, one.partition] = one.rows
+                self._tentative.pop((one.batch, one.partition), None)
 
 
 def parts_of(record: JsonObject) -> list[StagedFile]:

@@ -64,6 +64,14 @@ def integer(record: JsonObject, name: str) -> int:
     return value
 
 
+def number(record: JsonObject, name: str) -> float:
+    """A number of a record."""
+    value = record[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DamagedStore(f"field {name!r} is a number, found {value!r}: was it written by another version?")
+    return float(value)
+
+
 def text(record: JsonObject, name: str) -> str:
     """A text of a record."""
     value = record[name]

@@ -123,17 +123,18 @@ class Store:
             )
         return found
 
-    def trim(self, keep: int = KEPT_CHECKPOINTS) -> Trimmed:
+    def trim(self, keep: int = KEPT_CHECKPOINTS, *, batches: bool = True) -> Trimmed:
         """Delete what only checkpoints before the newest `keep` need: manifests, segment files, logged batches.
 
-        While there are fewer than `keep`, the way back may lead to the beginning, so nothing is deleted.
+        While there are fewer than `keep`, the way back may lead to the beginning, so nothing is deleted. The batches
+        may stay, for whoever wants to run all of them again.
         """
         self.check_epoch()
         kept = self.checkpoints.newest_whole(keep)
         if len(kept) < keep:
             return Trimmed(0, 0, 0)
         oldest = kept[-1].batch
-        rest = [batch for batch in self._batches if batch.number > oldest]
+        rest = [batch for batch in self._batches if batch.number > oldest or not batches]
         trimmed = len(self._batches) - len(rest)
         if trimmed:
             self.replace_batches(rest)

@@ -6,21 +6,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenax.control.copies import Role
 from tenax.control.versions import PassId, Version
 from tenax.engine.layout import Layout
 from tenax.engine.sinks.sink import StagedFile
 from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.store.records import Json
-from tenax.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class StepOrder:
+    """One task on one node: by number, as all of an order.
+
+    - `restored` are the files of its start version in the store; None if that version is on the node.
+    - `mark` is the highest event time that a source task has seen at its start.
+    - Results up to batch `published` are committed already: a replay need not write them again.
+    """
+
+    task: int
+    node: int
+    start: Version
+    role: Role = Role.PRIMARY
+    tentative: bool = False
+    restored: tuple[SegmentFile, ...] | None = None
+    mark: int = 0
+    published: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrder:
+    """Outputs of a task that a node sends again from what it has retained."""
+
+    task: int
+    node: int
+    pass_id: PassId
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One pass: which batches, from which versions, where.
+    """One pass: which batches, which steps, where.
 
-    - `starts` has the version of each task to begin with, by task number.
     - `ranges` has, by source operator, one tuple of ranges per batch: plain data, one entry per partition.
-    - `ended` says that after the last batch nothing more will come: every window closes.
+    - After batch `ended_at` nothing more will come: every window closes.
+    - `describe` asks every task to report what its inputs look like; `empties` is what was reported, by operator
+      number: tentative steps need it where all producers of an input are missing, and sources where a range is empty.
     """
 
     run: str
@@ -28,17 +57,18 @@ class Order:
     first: int
     last: int
     layout: Layout
-    starts: tuple[Version, ...]
-    ranges: Mapping[str, tuple[tuple[Json, ...], ...]]
-    ended: bool
+    steps: tuple[StepOrder, ...]
+    readings: tuple[ReadOrder, ...] = ()
+    ranges: Mapping[str, tuple[tuple[Json, ...], ...]] = field(default_factory=dict)
+    ended_at: int | None = None
     keep: int = 0
     """Versions before this batch are no longer needed on the nodes."""
-    published: int = 0
-    """Results up to this batch are committed already: a replay need not write them again."""
     retain: frozenset[int] = frozenset()
     """Tasks that keep what they send on their node."""
     retained_before: int = 0
     """Retained outputs of earlier batches are no longer needed."""
+    describe: bool = False
+    empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +77,6 @@ class Places:
 
     nodes: Path
     store: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The checkpoint that a run began with: where the states of its tasks lie in the store."""
-
-    batch: int
-    segments: Mapping[Task, tuple[SegmentFile, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +89,14 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task did in a pass."""
+    """What one step did in a pass.
+
+    - `marks` has, for a source task, the highest event time after each batch.
+    - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
+    """
 
     task: int
+    node: int
     rows_in: int
     rows_out: int
     late: int
@@ -77,6 +104,8 @@ class Report:
     watermark_us: int
     seconds: float
     staged: tuple[Staged, ...] = ()
+    marks: tuple[int, ...] = ()
+    empties: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

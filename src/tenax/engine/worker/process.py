@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import Broadcast, TaskContext
 
 from tenax.engine.application import Application
-from tenax.engine.worker.orders import Order, Places, Restored
+from tenax.engine.worker.orders import Order, Places
 from tenax.engine.worker.steps import Worker
 
 
@@ -23,7 +23,6 @@ class Shipped:
 
     application: Application
     places: Places
-    restored: Restored | None
 
 
 class WrongNode(Exception):
@@ -57,7 +56,7 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
     if run not in _workers:
         sent: Shipped = pickle.loads(shipped.value)  # written by this run's own driver
         _workers.clear()
-        _workers[run] = Worker(sent.application, sent.places, node, sent.restored)
+        _workers[run] = Worker(sent.application, sent.places, node)
         gc.freeze()  # the stock worker collects everything after every task; what is here will stay
     return _workers[run]
 

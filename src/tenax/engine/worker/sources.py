@@ -8,28 +8,29 @@ import polars as pl
 
 from tenax.engine.sources.source import Source
 from tenax.engine.store.records import Json
-from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
+from tenax.operators.computation import END_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.lateness import admit
-
-HIGHEST = "highest"
-COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a source task made of its range."""
+    """What a source task made of its range; `mark` is the highest event time that it has seen by now."""
 
-    output: StepOutput
-    watermark_us: int
-    rows: int
+    rows: pl.DataFrame
     late: pl.DataFrame
+    rows_in: int
+    watermark_us: int
+    mark: int
 
 
 class SourceComputation(Computation):
     """The computation of a source operator.
 
-    Its state is the highest event time that the partition has seen, and its columns, for batches without a range.
+    All that it must know of the past is one number, the highest event time that its partition has seen. The driver
+    carries it from pass to pass, so that a source task can start anywhere, at any logged batch.
     """
+
+    stateless = True
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -38,14 +39,13 @@ class SourceComputation(Computation):
         """Sources read ranges, not frames."""
         raise NotImplementedError
 
-    def read(self, state: State, partition: int, logged: Json, batch: int, ended: bool) -> Made:
+    def read(self, partition: int, logged: Json, mark: int, columns: pl.DataFrame | None, ended: bool) -> Made:
         """Read a logged range again or for the first time: the same rows either way."""
-        rows = state[COLUMNS] if logged is None else self.source.read(partition, logged)
-        highest = next((frame.item() for name, frame in state.items() if name.startswith(HIGHEST)), NO_WATERMARK_US)
-        admitted = admit(rows, self.source.time, highest, self.source.lateness_us)
-        after: State = state
-        if admitted.maximum_us != highest or COLUMNS not in state:
-            seen = pl.DataFrame({"us": [admitted.maximum_us]}, schema={"us": pl.Int64})
-            after = {COLUMNS: state.get(COLUMNS, rows.clear()), f"{HIGHEST}-{batch}": seen}
+        if logged is None:
+            assert columns is not None, "the first batch of a source has rows"
+            rows = columns
+        else:
+            rows = self.source.read(partition, logged)
+        admitted = admit(rows, self.source.time, mark, self.source.lateness_us)
         watermark = END_WATERMARK_US if ended else admitted.watermark_us
-        return Made(StepOutput(after, admitted.on_time), watermark, rows.height, admitted.late)
+        return Made(admitted.on_time, admitted.late, rows.height, watermark, admitted.maximum_us)

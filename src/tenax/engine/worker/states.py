@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.control.versions import NO_PASS, Version
 from tenax.engine.store.checkpoints import SegmentFile, upload_segment
-from tenax.engine.worker.orders import Places, Restored
+from tenax.engine.worker.orders import Places
 from tenax.engine.worker.versions import (
     IN_STORE,
     Index,
@@ -21,6 +21,8 @@ from tenax.engine.worker.versions import (
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode
 from tenax.operators.computation import State
+
+HELD_VERSIONS = 2  # of a task: the accurate one, and a tentative one made from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +37,43 @@ class Held:
 class States:
     """Loads and saves versions, reading from disk only what this process does not hold yet.
 
-    - A name of a segment never stands for two contents of one task, so catching up from an older version means reading
-      the segments that are new: two processes of a node that take turns pay for the batch, not for the state.
-    - After a restart, the versions of the checkpoint are read from the store.
+    - A segment that lies at the same place is the same, so catching up from an older version means reading the segments
+      that are new: two processes of a node that take turns pay for the batch, not for the state. Names alone would not
+      do: an accurate and a tentative version may call different contents alike.
+    - What another node knew, or an earlier run, is read from the store.
     """
 
-    def __init__(self, places: Places, node: str, restored: Restored | None) -> None:
+    def __init__(self, places: Places, node: str) -> None:
         self._node = places.nodes / node
         self._store = places.store
-        self._restored = restored
-        self._held: dict[Task, Held] = {}
+        self._held: dict[Task, tuple[Held, ...]] = {}
 
-    def load(self, version: Version, initial: State) -> Held:
-        """The state of a task at a version."""
-        held = self._held.get(version.task)
-        if held is not None and held.version == version:
-            return held
+    def load(self, version: Version, restored: Sequence[SegmentFile] | None, initial: State) -> Held:
+        """The state of a task at a version, from the store if it is to be restored."""
+        held = self._held.get(version.task, ())
+        found = next((one for one in held if one.version == version), None)
+        if found is not None:
+            return found
         if version.pass_id == NO_PASS:
             return Held(version, initial, {})
-        index = self._index(version)
-        known = held.state if held is not None else {}
         folder = self.folder(version.task)
+        if restored is not None:
+            index: Index = {part.segment: Segment.in_store(part) for part in restored}
+        else:
+            index = read_index(folder / file_name(version))
+        known = {(name, one.index[name]): one.state[name] for one in held for name in one.state if name in one.index}
         state = {
-            name: known[name] if name in known else decode(segment_bytes(folder, self._store, name, segment))[0]
+            name: known[name, segment]
+            if (name, segment) in known
+            else decode(segment_bytes(folder, self._store, name, segment))[0]
             for name, segment in index.items()
         }
-        self._held[version.task] = Held(version, state, index)
-        return self._held[version.task]
+        return self._remember(Held(version, state, index))
 
     def save(self, version: Version, before: Index, state: State) -> int:
         """Write a new version of a task; returns the bytes written."""
         index, written = write_version(self.folder(version.task), version, before, state)
-        self._held[version.task] = Held(version, state, index)
+        self._remember(Held(version, state, index))
         return written
 
     def upload(self, version: Version, known: Mapping[str, SegmentFile]) -> tuple[SegmentFile, ...]:
@@ -75,9 +82,10 @@ class States:
             return ()
         folder = self.folder(version.task)
         parts = []
-        for name, segment in self._index(version).items():
-            if name in known:
-                parts.append(known[name])
+        for name, segment in read_index(folder / file_name(version)).items():
+            stored = known.get(name)
+            if stored is not None and (stored.bytes, stored.crc32) == (segment.length, segment.checksum):
+                parts.append(stored)
             elif segment.file.startswith(IN_STORE):
                 parts.append(SegmentFile(name, segment.file, segment.length, segment.checksum))
             else:
@@ -96,12 +104,11 @@ class States:
             if path.name not in needed:
                 path.unlink(missing_ok=True)
 
-    def _index(self, version: Version) -> Index:
-        if self._restored is not None and version.batch == self._restored.batch:
-            parts = self._restored.segments.get(version.task, ())
-            return {part.segment: Segment.in_store(part) for part in parts}
-        return read_index(self.folder(version.task) / file_name(version))
-
     def folder(self, task: Task) -> Path:
         """Where the files of a task lie on this node."""
         return self._node / f"{task.operator}.{task.index}"
+
+    def _remember(self, held: Held) -> Held:
+        others = tuple(one for one in self._held.get(held.version.task, ()) if one.version != held.version)
+        self._held[held.version.task] = (*others, held)[-HELD_VERSIONS:]
+        return held

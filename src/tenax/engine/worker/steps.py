@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from tenax.control.copies import Role
 from tenax.control.versions import Version
 from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import SegmentFile
-from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Restored, Staged
-from tenax.engine.worker.retained import Address, drop_outputs, write_outputs
-from tenax.engine.worker.sources import SourceComputation
+from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Staged, StepOrder
+from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
+from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
 from tenax.model.graph import Stream, TaskGraph
 from tenax.operators.chunks import decode, encode
-from tenax.operators.computation import END_WATERMARK_US, Computation, StepInput
+from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
@@ -32,8 +33,9 @@ Chunk = bytes | tuple[pl.DataFrame, int]
 
 @dataclass(slots=True)
 class Work:
-    """What a task has done so far in a pass."""
+    """What a step has done so far in a pass."""
 
+    order: StepOrder
     held: Held
     rows_in: int = 0
     rows_out: int = 0
@@ -42,16 +44,21 @@ class Work:
     watermark_us: int = 0
     seconds: float = 0.0
     staged: list[Staged] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    empties: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """One level of a pass on this node: what its tasks have done, found and sent so far.
 
-    `staying` are the streams of its operators whose chunks stay in this process.
+    - `staying` are the streams of its operators whose chunks stay in this process.
+    - `present` are the tasks whose outputs the pass has, stepped or read.
     """
 
     order: Order
+    node: int
+    present: frozenset[int]
     work: Mapping[int, Work]
     inbox: dict[Address, Chunk]
     sent: Sequence[Bundle]
@@ -70,13 +77,14 @@ class Worker:
     """The tasks of one node, as one Python process runs them.
 
     - It holds the application and the states it has seen; everything else comes with the order of a pass.
-    - A step that does not find exactly the chunks it needs refuses: nothing is ever computed from less.
+    - A step that does not find exactly the chunks it needs refuses; only a tentative one does without the producers
+      that are missing, and leaves their watermarks out.
     """
 
-    def __init__(self, application: Application, places: Places, node: str, restored: Restored | None = None) -> None:
+    def __init__(self, application: Application, places: Places, node: str) -> None:
         self.application = application
         self.graph = TaskGraph(application.topology)
-        self.states = States(places, node, restored)
+        self.states = States(places, node)
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
@@ -109,39 +117,52 @@ class Worker:
 
     def _run_level(self, order: Order, level: int, node: int, inbox: dict[Address, Chunk], sent: list[Bundle]) -> None:
         operators = order.layout.levels[level]
-        tasks = [
-            task
-            for operator in operators
-            for task in range(self.graph.first[operator], self.graph.first[operator + 1])
-            if order.layout.homes[task] == node
-        ]
+        if level == 0:
+            self._send_retained(order, node, sent)
+        steps = sorted(
+            (one for one in order.steps if one.node == node and self.graph.operator_of[one.task] in operators),
+            key=lambda one: one.task,
+        )
         leaving = [stream for operator in operators for stream in self.graph.consumers[operator]]
         staying = frozenset(stream for stream in leaving if stays(self.graph, stream, order.layout.homes))
-        work = {task: self._begin(task, order.starts[task]) for task in tasks}
-        here = Level(order, work, inbox, sent, staying)
+        work = {one.task: self._begin(one) for one in steps}
+        present = frozenset(order.layout.homes) | {one.task for one in order.readings}
+        here = Level(order, node, present, work, inbox, sent, staying)
         for batch in range(order.first, order.last + 1):
-            for task in tasks:
+            for task in work:
                 self._step(here, task, batch)
-        for task in tasks:
-            sent[node].reports.append(self._finish(order, task, work[task]))
+        sent[node].reports += [self._finish(order, one) for one in work.values()]
 
-    def _begin(self, task: int, version: Version) -> Work:
-        computation = self.computations[self.graph.operator_of[task]]
+    def _send_retained(self, order: Order, node: int, sent: list[Bundle]) -> None:
+        """What this node has retained of tasks that do not step: to every node where a consumer does."""
+        for reading in order.readings:
+            if reading.node != node:
+                continue
+            folder = self.states.folder(self.graph.task(reading.task))
+            for batch in range(order.first, order.last + 1):
+                for address, chunk in read_outputs(folder, batch, reading.pass_id).items():
+                    for home in order.layout.homes.get(address[0], ()):
+                        sent[home].chunks[address] = chunk
+
+    def _begin(self, step: StepOrder) -> Work:
+        computation = self.computations[self.graph.operator_of[step.task]]
         if computation.stateless:
-            return Work(Held(version, {}, {}))
-        return Work(self.states.load(version, computation.initial()))
+            return Work(step, Held(step.start, {}, {}), marks=[step.mark])
+        return Work(step, self.states.load(step.start, step.restored, computation.initial()))
 
-    def _finish(self, order: Order, task: int, work: Work) -> Report:
+    def _finish(self, order: Order, work: Work) -> Report:
+        task = work.order.task
         computation = self.computations[self.graph.operator_of[task]]
         version = Version(self.graph.task(task), order.last, order.pass_id)
-        if task in order.retain:
-            drop_outputs(self.states.folder(version.task), order.retained_before)
         if not computation.stateless:
             self.states.save(version, work.held.index, work.held.state)
-            if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
+        if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
+            drop_outputs(self.states.folder(version.task), order.retained_before)
+            if not computation.stateless:
                 self.states.drop_before(version.task, order.keep)
         return Report(
             task,
+            work.order.node,
             work.rows_in,
             work.rows_out,
             work.late,
@@ -149,6 +170,8 @@ class Worker:
             work.watermark_us,
             work.seconds,
             tuple(work.staged),
+            tuple(work.marks[1:]),
+            work.empties,
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
@@ -160,15 +183,17 @@ class Worker:
         name = self.graph.operators[operator].name
         try:
             if isinstance(computation, SourceComputation):
-                ended = order.ended and batch == order.last
-                given_range = order.ranges[name][batch - order.first][index]
-                made = computation.read(work.held.state, index, given_range, batch, ended)
-                output, watermark, late, rows_in = made.output, made.watermark_us, made.late.height, made.rows
+                made = self._read(computation, level, operator, index, batch)
+                work.marks.append(made.mark)
+                output, watermark = StepOutput({}, made.rows), made.watermark_us
+                late, rows_in = made.late.height, made.rows_in
                 self._stage(order, late_output(name), index, batch, made.late, work)
             else:
-                frames, watermark = self._inputs(operator, task, index, batch, level.inbox)
+                frames, watermark = self._inputs(level, task, batch)
                 output = computation.step(work.held.state, StepInput(frames, watermark, batch))
                 late, rows_in = 0, sum(frame.height for frame in frames)
+                if order.describe and not work.empties:
+                    work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
             self._stage(order, name, index, batch, output.rows, work)
             chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
@@ -177,13 +202,8 @@ class Worker:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
-        for address, chunk in chunks.items():
-            home = order.layout.homes[address[0]]
-            if home == order.layout.homes[task] and address[0] in level.work:
-                level.inbox[address] = chunk
-            else:
-                level.sent[home].chunks[address] = chunk
-        if task in order.retain:
+        self._deliver(level, work.order, chunks)
+        if task in order.retain and not work.order.tentative:
             write_outputs(self.states.folder(self.graph.task(task)), batch, order.pass_id, chunks)
         work.rows_in += rows_in
         work.rows_out += output.rows.height
@@ -191,29 +211,63 @@ class Worker:
         work.watermark_us = watermark
         work.seconds += time.perf_counter() - started
 
+    def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
+        """The rows of a source task for a batch."""
+        order, work = level.order, level.work[int(self.graph.first[operator]) + index]
+        planned = order.ranges[self.graph.operators[operator].name][batch - order.first][index]
+        known = order.empties.get(operator, work.empties)
+        columns = decode(known[0])[0] if known else None
+        made = computation.read(index, planned, work.marks[-1], columns, batch == order.ended_at)
+        if order.describe and not work.empties:
+            work.empties = (encode(made.rows.clear(), END_WATERMARK_US),)
+        return made
+
     def _stage(self, order: Order, output: str, index: int, batch: int, rows: pl.DataFrame, work: Work) -> None:
-        """Write a result where nobody sees it until it is published."""
+        """Write a result where nobody sees it until it is published; only primaries have results."""
         sink = self.application.sinks.get(output)
-        if sink is not None and batch > order.published:
+        if sink is not None and work.order.role is Role.PRIMARY and batch > work.order.published:
             work.staged.append(Staged(output, sink.write(output, index, batch, str(order.pass_id), rows)))
 
-    def _inputs(
-        self, operator: int, task: int, index: int, batch: int, inbox: dict[Address, Chunk]
-    ) -> tuple[tuple[pl.DataFrame, ...], int]:
+    def _deliver(self, level: Level, step: StepOrder, chunks: Mapping[Address, bytes]) -> None:
+        """Chunks to wherever their consumers step; a replica only feeds its own level, on its own node."""
+        for address, chunk in chunks.items():
+            for home in level.order.layout.homes.get(address[0], ()):
+                if home == level.node and address[0] in level.work:
+                    level.inbox[address] = chunk
+                elif step.role is not Role.REPLICA:
+                    level.sent[home].chunks[address] = chunk
+
+    def _inputs(self, level: Level, task: int, batch: int) -> tuple[tuple[pl.DataFrame, ...], int]:
         """One frame per input, its producers' chunks in order, and the smallest watermark."""
-        frames, watermark = [], END_WATERMARK_US
+        operator = int(self.graph.operator_of[task])
+        index = task - int(self.graph.first[operator])
+        tentative = level.work[task].order.tentative
+        frames: list[pl.DataFrame] = []
+        watermarks: list[int] = []
         for number, stream in enumerate(self.graph.streams[operator]):
             parts = []
+            first = int(self.graph.first[stream.producer])
             for producer in stream.producers_of(index):
-                data = inbox.pop((task, number, producer, batch), None)
+                if tentative and first + producer not in level.present:
+                    continue
+                data = level.inbox.pop((task, number, producer, batch), None)
                 if data is None:
                     raise MissingChunk(f"no chunk of input {number} from its task {producer}")
                 rows, own = decode(data) if isinstance(data, bytes) else data
                 parts.append(rows)
-                watermark = min(watermark, own)
+                watermarks.append(own)
+            if not parts:
+                parts.append(self._nothing(level, operator, number))
             filled = [part for part in parts if part.height] or parts[:1]
             frames.append(filled[0] if len(filled) == 1 else pl.concat(filled, rechunk=True))
-        return tuple(frames), watermark
+        return tuple(frames), min(watermarks, default=NO_WATERMARK_US)
+
+    def _nothing(self, level: Level, operator: int, number: int) -> pl.DataFrame:
+        """An input all of whose producers are missing."""
+        known = level.order.empties.get(operator)
+        if known is None:
+            raise MissingChunk(f"nobody knows what input {number} looks like")
+        return decode(known[number])[0]
 
     def _send(
         self, level: Level, operator: int, index: int, batch: int, rows: pl.DataFrame, watermark_us: int

@@ -1,0 +1,194 @@
+"""`tenax chaos`: run an application under real faults, and hold its results against a run without failures."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tenax.cli import render
+from tenax.cli.options import (
+    BackupsBy,
+    CheckpointEvery,
+    OutputMode,
+    RecoveryLatency,
+    RecoveryMode,
+    RecoveryOrder,
+    Replicas,
+    TentativeDelay,
+    made,
+)
+from tenax.cli.run import _options, overridden
+from tenax.errors import InvalidFile
+
+if TYPE_CHECKING:
+    from tenax.engine.chaos.record import Moment, Outcome
+    from tenax.engine.chaos.schedule import Schedule
+
+Faults = list[str] | None
+OWN = ("store", "results", "replay", "cluster", "timeline.jsonl", "outcome.json", "driver.log")
+
+
+def chaos_command(
+    file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for the file's build(...).")
+    ] = None,
+    kill: Annotated[Faults, typer.Option("--kill", metavar="WHAT@WHEN", help="Nodes die; may be repeated.")] = None,
+    hang: Annotated[Faults, typer.Option("--hang", metavar="WHAT@WHEN", help="Nodes stop answering.")] = None,
+    back: Annotated[Faults, typer.Option("--return", metavar="N@WHEN", help="So many nodes come back.")] = None,
+    kill_driver: Annotated[
+        Faults, typer.Option("--kill-driver", metavar="WHEN", help="The driver dies, and a new one goes on.")
+    ] = None,
+    random: Annotated[bool, typer.Option("--random", help="Draw faults from a seed.")] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of --random.")] = 1,
+    within: Annotated[
+        int, typer.Option("--within", metavar="N", help="The batches over which --random spreads faults.", min=3)
+    ] = 30,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 4,
+    racks: Annotated[int, typer.Option("--racks", metavar="N", help="Racks they are dealt out to.", min=1)] = 2,
+    replicas: Replicas = None,
+    recovery_latency: RecoveryLatency = None,
+    backups: BackupsBy = None,
+    recovery: RecoveryMode = None,
+    outputs: OutputMode = None,
+    order: RecoveryOrder = None,
+    tentative_delay: TentativeDelay = None,
+    checkpoint_every: CheckpointEvery = None,
+    batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
+    max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("out/chaos"),
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Also write the outcome as JSON.", show_default=False)
+    ] = None,
+) -> None:
+    """Kill nodes, racks or the driver of a running application, and check that no result is lost, repeated or wrong.
+
+    Afterwards the same batches run again without failures, and every final result is compared, to the byte. The exit
+    code is 0 if all are equal, 1 if not.
+
+    The faults are real signals, sent only to processes that this command has started. [bold]WHAT[/bold] is a number of
+    nodes (those with the most tasks), all, a rack (rack1), or the nodes of tasks ('speed[0]+join[1]').
+
+    [bold]WHEN[/bold] is 10s: after the first result; 12b: when batch 12 is finished; 1r: when the first round of
+    recovery begins; 2c: when the second checkpoint begins. Nodes stay away until a --return, or until the run cannot
+    go on without them. A new driver begins with all nodes.
+
+    Results go to Parquet files below --out, whatever sinks the application has.
+
+    Example: tenax chaos examples/apps/traffic.py rows=800000 paced=1 --kill rack1@10s --return 1@20s --kill-driver 30s
+
+    Example: tenax chaos examples/apps/traffic.py rows=800000 --max-rows 20000 --random --seed 7 --replicas all
+    """
+    from tenax.engine.chaos.process import run_in_processes
+    from tenax.engine.chaos.runs import Trial
+    from tenax.engine.chaos.schedule import Kind, check, parse_fault, random_schedule
+    from tenax.engine.loading import load_application
+    from tenax.engine.protection import planned
+    from tenax.operators.durations import microseconds
+
+    told = {Kind.KILL: kill, Kind.HANG: hang, Kind.RETURN: back, Kind.DRIVER: kill_driver}
+    schedule: Schedule = tuple(parse_fault(kind, text) for kind, texts in told.items() for text in texts or [])
+    schedule += random_schedule(seed, nodes, racks, within) if random else ()
+    check(schedule, nodes, racks)
+    arguments = _options(options or [])
+    application = load_application(file, arguments)  # mistakes are told now, not by a child
+    given = {
+        "replicas": replicas,
+        "recovery_latency": recovery_latency,
+        "backups": backups,
+        "recovery": recovery,
+        "outputs": outputs,
+        "order": order,
+        "tentative_delay": tentative_delay,
+        "checkpoint_every": checkpoint_every,
+    }
+    protection = overridden(application.protection, given)
+    trial = Trial(nodes, racks, protection, microseconds(batch) / 1e6, max_rows, schedule, seed if random else None)
+    console = Console(stderr=True, highlight=False)
+    console.print(Text(f"plan: {planned(application.topology, protection).line}"), soft_wrap=True)
+    console.print(Text(f"faults: {' '.join(map(str, schedule)) or 'none'}"), soft_wrap=True)
+    emptied(out)
+    found = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
+    if json_file is not None:
+        made(json_file.parent)
+        json_file.write_text(found.to_json() + "\n")
+    summary(file.stem, found, out)
+    if not found.held:
+        raise typer.Exit(1)
+
+
+def emptied(out: Path) -> None:
+    """Remove what an earlier trial left; a folder of anything else is not touched."""
+    strange = sorted(path.name for path in made(out).iterdir() if path.name not in OWN)
+    if strange:
+        raise InvalidFile(
+            f"--out is an empty folder or one of an earlier chaos, found {strange[0]} in {out}: name another"
+        )
+    shutil.rmtree(out)
+    made(out)
+
+
+def tell(console: Console, moment: Moment) -> None:
+    """Say what happened, if it is about faults."""
+    text = told_text(moment)
+    if text:
+        console.print(Text(f"{moment.at_s:7.1f} s  {text}"), soft_wrap=True)
+
+
+def told_text(moment: Moment) -> str:
+    """A moment for people; empty if it is nothing out of the ordinary."""
+    from tenax.engine.chaos.record import What, names
+
+    nodes = ", ".join(names(moment.detail.get("nodes")))
+    match moment.what, moment.detail:
+        case What.STARTED, {"epoch": epoch}:
+            return f"driver {epoch} starts with {nodes}"
+        case What.FAULT, {"fault": fault}:
+            return f"{fault}{f': {nodes}' if nodes else ''}"
+        case What.LOST, _:
+            return f"lost: {nodes}"
+        case What.JOINED, _:
+            return f"joined: {nodes}"
+        case What.PUBLISHED, {"tentative": True, "first": first, "last": last}:
+            return f"tentative results of batches {first} to {last}"
+        case What.OUTAGE_BEGUN, {"missing": missing, "affected": affected}:
+            return f"{missing} tasks are missing, {affected} affected"
+        case What.OUTAGE_ENDED, _:
+            return "all tasks are back"
+        case What.NOTED, {"text": text}:
+            return str(text)
+        case What.STOPPED, {"outcome": outcome, "reason": reason}:
+            return f"{outcome}: {reason}; now the same batches without failures"
+        case _:
+            return ""
+
+
+def summary(name: str, found: Outcome, out: Path) -> None:
+    """What chaos found, for people."""
+    console = render.console()
+    pairs: list[tuple[str, str | Text]] = [
+        ("verdict", Text(found.findings, style="green" if found.held else "bold red")),
+        ("lost, duplicated, different", f"{found.lost}, {found.duplicated}, {found.different}"),
+        ("tentative results", f"{found.tentative_results:,}, corrected {found.corrected_results:,}"),
+        ("batches, drivers", f"{found.batches:,}, {found.drivers}"),
+        ("median time of a batch", duration(found.median_batch_s)),
+        *((one, "did not happen: the run was over before") for one in found.unreached),
+    ]
+    console.print(render.facts(f"Chaos of {name}", pairs))
+    rows = [
+        [one.fault, duration(one.detection_s), duration(one.first_output_s), duration(one.recovered_s)]
+        for one in found.strikes
+    ]
+    if rows:
+        console.print(render.table("", ["fault", "noticed after", "next result", "all back"], rows))
+    console.print(f"[dim]timeline[/dim] {out / 'timeline.jsonl'}")
+
+
+def duration(value: float | None) -> str:
+    """Seconds for people; none is what never happened."""
+    return "never" if value is None else f"{value:.2f} s"

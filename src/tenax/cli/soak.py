@@ -1,0 +1,133 @@
+"""Many trials in a row, on real processes and simulated: what `make chaos` runs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tenax.cli.chaos import emptied
+from tenax.engine.chaos.process import run_in_processes
+from tenax.engine.chaos.runs import Trial, varied
+from tenax.engine.chaos.schedule import random_schedule
+from tenax.errors import TenaxError
+from tenax.examples import app_path
+from tenax.simulation.runs import SimulationFailed, simulate
+
+NODES, RACKS = 4, 2
+BATCH_MS, BATCH_ROWS, BATCHES = 250, 100, 40
+CHECKPOINT_EVERY = 5
+CHUNK = 50  # simulated seeds that a process takes at a time
+TOLD_EVERY = 1_000
+OPTIONS: dict[str, object] = {
+    "rows": BATCH_ROWS * BATCHES,
+    "reports": 300,
+    "rate": BATCH_ROWS * 1000 // BATCH_MS,
+    "users": 2_000,
+    "segments": 20,
+    "length": "3s",
+    "parallelism": 4,
+    "paced": 1,
+}
+
+
+def soak_command(
+    schedules: Annotated[int, typer.Option(help="Real trials, each on a cluster of its own.", min=0)] = 25,
+    simulated: Annotated[int, typer.Option(help="Simulated runs.", min=0)] = 10_000,
+    seed: Annotated[int, typer.Option(help="The first seed of both.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where the trials go; that of a trial that fails stays.")] = Path(
+        "out/chaos"
+    ),
+) -> None:
+    """Run random faults through simulated and real clusters; the exit code is 1 if any seed fails."""
+    console = Console(highlight=False)
+    failed = [
+        *simulations(console, range(seed, seed + simulated)),
+        *trials(console, range(seed, seed + schedules), out),
+    ]
+    for again in failed:
+        console.print(Text(f"again: {again}", style="bold red"), soft_wrap=True)
+    console.print(Text(f"{simulated + schedules - len(failed)} of {simulated + schedules} runs held"))
+    if failed:
+        raise typer.Exit(1)
+
+
+def simulations(console: Console, seeds: Sequence[int]) -> Iterator[str]:
+    """Simulate all seeds; how to see those again that failed."""
+    with multiprocessing.Pool() as pool:
+        for done, again in enumerate(pool.imap(_simulated, seeds, chunksize=CHUNK), start=1):
+            if done % TOLD_EVERY == 0 or done == len(seeds):
+                console.print(f"simulated {done} of {len(seeds)}")
+            if again:
+                console.print(Text(f"FAILED: {again}", style="bold red"), soft_wrap=True)
+                yield again
+
+
+def _simulated(seed: int) -> str:
+    try:
+        simulate(seed)
+    except SimulationFailed as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def trials(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
+    """Run a real trial for every seed, spread over the settings; how to run those again that failed."""
+    for done, seed in enumerate(seeds, start=1):
+        trial = Trial(
+            NODES,
+            RACKS,
+            varied(seed, checkpoint_every=CHECKPOINT_EVERY),
+            BATCH_MS / 1000,
+            BATCH_ROWS,
+            random_schedule(seed, NODES, RACKS, BATCHES - 8),
+            seed,
+        )
+        folder = out / f"seed-{seed}"
+        again = f"tenax chaos {shlex.join(arguments(trial))}"
+        console.print(Text(f"trial {done} of {len(seeds)}, seed {seed}: {again}"), soft_wrap=True)
+        emptied(folder)
+        try:
+            found = run_in_processes(app_path("traffic"), OPTIONS, folder, trial)
+            said, held = found.findings, found.held
+        except TenaxError as error:
+            said, held = str(error), False
+        console.print(
+            Text(f"  {'held' if held else 'FAILED'}: {said}", style="" if held else "bold red"), soft_wrap=True
+        )
+        if held:
+            emptied(folder)
+            folder.rmdir()
+        else:
+            yield again
+
+
+def arguments(trial: Trial) -> list[str]:
+    """The command line of `tenax chaos` that runs a trial again."""
+    how = trial.protection
+    told = {
+        "--nodes": trial.nodes,
+        "--racks": trial.racks,
+        "--replicas": how.replicas,
+        "--backups": how.backups,
+        "--recovery-latency": how.recovery_latency,
+        "--recovery": how.recovery,
+        "--outputs": how.outputs,
+        "--checkpoint-every": how.checkpoint_every,
+        "--batch": f"{round(1000 * trial.batch_s)}ms",
+        "--max-rows": trial.max_rows,
+    }
+    given = [str(word) for name, value in told.items() if value is not None for word in (name, value)]
+    faults = [word for fault in trial.schedule for word in str(fault).split()]
+    options = [f"{name}={value}" for name, value in OPTIONS.items()]
+    return ["examples/apps/traffic.py", *options, *faults, *given]
+
+
+if __name__ == "__main__":
+    typer.run(soak_command)

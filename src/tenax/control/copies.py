@@ -1,0 +1,102 @@
+"""What is known of one task: its copies on nodes, and the outputs of it that are retained."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tenax.control.versions import PassId, Version
+
+
+class Role(StrEnum):
+    """What a step of a pass is for."""
+
+    PRIMARY = "primary"
+    """It sends, and makes results."""
+    REPLICA = "replica"
+    """It keeps a second copy up to date; output off."""
+    SHADOW = "shadow"
+    """It makes outputs again that nobody retained, from an older version; its task has long gone on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A task's state on one node.
+
+    - `head` is its newest accurate version; `stored` says that it lies in the store and not yet on the node.
+    - `fork` is the newest tentative version that was made from it, if there is one.
+    """
+
+    node: str
+    head: Version
+    stored: bool = False
+    fork: Version | None = None
+
+    def front(self, batch: int) -> Version | None:
+        """The version after a batch, accurate or tentative, from which a live pass can go on."""
+        if self.head.batch == batch:
+            return self.head
+        return self.fork if self.fork is not None and self.fork.batch == batch else None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Outputs of a task for batches `first` to `last`, made by one pass and retained on these nodes."""
+
+    first: int
+    last: int
+    pass_id: PassId
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One task.
+
+    - `primary` is the copy that sends; none if the task is lost and has no node yet. Then `base` is where it starts.
+    - `replica` is the second copy; it is in step if its head is at the batch of the primary's.
+    - `shadow` is how far the outputs that nobody retained have been made again.
+    """
+
+    base: Version
+    primary: Copy | None = None
+    replica: Copy | None = None
+    shadow: Copy | None = None
+    retained: tuple[Span, ...] = ()
+
+    @property
+    def head(self) -> Version:
+        """The newest accurate version."""
+        return self.base if self.primary is None else self.primary.head
+
+    @property
+    def in_step(self) -> Copy | None:
+        """The replica, if it could take over now."""
+        if self.primary is None or self.replica is None or self.replica.head.batch != self.primary.head.batch:
+            return None
+        return self.replica
+
+    def covering(self, batch: int) -> Span | None:
+        """The retained outputs that a batch is among."""
+        return next((span for span in self.retained if span.first <= batch <= span.last), None)
+
+    def without(self, nodes: Collection[str]) -> TaskState:
+        """What is left of its replica, its shadow and its outputs when nodes are gone; the primary is not touched."""
+        spans = (replace(span, nodes=tuple(node for node in span.nodes if node not in nodes)) for span in self.retained)
+        return replace(
+            self,
+            replica=None if self.replica is None or self.replica.node in nodes else self.replica,
+            shadow=None if self.shadow is None or self.shadow.node in nodes else self.shadow,
+            retained=tuple(span for span in spans if span.nodes),
+        )
+
+    def accurate(self) -> TaskState:
+        """The same without tentative versions."""
+        if self.primary is None or (self.primary.fork is None and (self.replica is None or self.replica.fork is None)):
+            return self
+        return replace(
+            self,
+            primary=replace(self.primary, fork=None),
+            replica=None if self.replica is None else replace(self.replica, fork=None),
+        )

@@ -1,0 +1,114 @@
+"""Nodes for tasks: at the start, after a loss, for replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tenax.control.copies import Copy
+from tenax.control.instructions import Recover
+from tenax.control.run import Run
+from tenax.control.state import RunState
+from tenax.control.versions import StoredCheckpoint
+from tenax.model.cluster import Level, Node
+from tenax.planning.recovery.planner import plan_recovery
+
+EXACT_LIMIT_S = 1.0  # how long the best order of recovery may be sought while outputs wait
+
+
+class Rooms:
+    """How much room the nodes have, in units of cost; a node without slots has room for everything."""
+
+    def __init__(self, run: Run, state: RunState) -> None:
+        self.nodes = state.nodes
+        self.cost = run.graph.cost
+        self.used = dict.fromkeys((node.name for node in state.nodes), 0.0)
+        for number, task in enumerate(state.tasks):
+            for copy in (task.primary, task.replica):
+                if copy is not None and copy.node in self.used:
+                    self.used[copy.node] += float(self.cost[number])
+
+    def left(self, node: Node) -> float:
+        """The room of one node."""
+        return float("inf") if node.slots is None else max(0.0, node.slots - self.used[node.name])
+
+    def take(self, number: int, nodes: Iterable[Node]) -> str | None:
+        """Put a task on the emptiest of these nodes that has room for it."""
+        fitting = [node for node in nodes if self.left(node) >= self.cost[number]]
+        if not fitting:
+            return None
+        name = min(fitting, key=lambda node: (self.used[node.name], node.name)).name
+        self.used[name] += float(self.cost[number])
+        return name
+
+
+def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
+    """Nodes for tasks that have none: sources at once, the others as the capacity allows, the best queries first.
+
+    Whoever has a node keeps it: a new failure changes the plan without starting over.
+    """
+    rooms = Rooms(run, state)
+    tasks = list(state.tasks)
+    homeless = np.array([task.primary is None for task in tasks], dtype=np.bool_)
+    if not homeless.any() or not state.nodes:
+        return state, None
+    homes = {}
+    for number in map(int, np.flatnonzero(homeless & run.is_source)):
+        # a source has nothing but a place in its log: it runs anywhere, also where there is no room
+        home = rooms.take(number, state.nodes) or min(rooms.used, key=lambda name: (rooms.used[name], name))
+        tasks[number] = replace(tasks[number], primary=Copy(home, tasks[number].base))
+        homes[run.tasks[number]] = home
+    lost = homeless & ~run.is_source
+    primaries = for_primaries(state.nodes)
+    capacity = min(sum(rooms.left(node) for node in primaries), float(run.graph.cost[lost].sum()))
+    plan = plan_recovery(run.graph, lost, capacity, run.settings.order, EXACT_LIMIT_S)
+    for task in plan.recover:
+        number = run.number[task]
+        node = rooms.take(number, primaries)
+        if node is not None:
+            tasks[number] = replace(tasks[number], primary=Copy(node, tasks[number].base, stored=True))
+            homes[task] = node
+    waiting = tuple(run.tasks[number] for number in np.flatnonzero(homeless) if tasks[number].primary is None)
+    if not homes:
+        return state, None
+    return replace(state, tasks=tuple(tasks)), Recover(homes, plan.queries, waiting)
+
+
+def for_primaries(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that run primaries: standby ones only if there are no others."""
+    return [node for node in nodes if not node.standby] or list(nodes)
+
+
+def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> RunState:
+    """A replica for every task that lacks one it should have, at a checkpoint; where there is no room it stays away."""
+    tasks = list(state.tasks)
+    rooms = Rooms(run, state)
+    by_name = {node.name: node for node in state.nodes}
+    for task in sorted(run.replicas, key=run.number.__getitem__):
+        number = run.number[task]
+        known = tasks[number]
+        if known.primary is None or known.replica is not None or run.is_source[number]:
+            continue
+        above = run.graph.producers_of(number)
+        beside = tasks[above[0]].replica if len(above) == 1 else None  # a chain stays whole: no shuffle in between
+        node = None
+        home = by_name[known.primary.node]
+        if beside is not None and by_name[beside.node].domain(Level.RACK) != home.domain(Level.RACK):
+            node = rooms.take(number, [by_name[beside.node]])
+        node = node or _apart(rooms, number, home, state.nodes)
+        if node is not None:
+            copy = Copy(node, checkpoint.versions[number], stored=True)
+            tasks[number] = replace(known, replica=copy)
+    return replace(state, tasks=tuple(tasks))
+
+
+def _apart(rooms: Rooms, number: int, primary: Node, nodes: Sequence[Node]) -> str | None:
+    """A node in another domain than the primary's, the wider the better; standby nodes first."""
+    for level in Level:
+        apart = [node for node in nodes if node.domain(level) != primary.domain(level)]
+        found = rooms.take(number, [node for node in apart if node.standby]) or rooms.take(number, apart)
+        if found is not None:
+            return found
+    return None

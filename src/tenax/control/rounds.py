@@ -1,0 +1,125 @@
+"""The way back: which tasks step next in the background, through which batches, with which inputs.
+
+Tasks that are behind rise like water: the lowest first, up to the level of the next higher ones, in bounded rounds.
+What they need of producers outside the round is read where it was retained; where nobody retained it, the producers
+make it again as shadows, from a checkpoint or from where an earlier round left them. Sources read their log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tenax.control.copies import Copy, Role
+from tenax.control.instructions import Reading, Step
+from tenax.control.run import Run
+from tenax.control.standing import Standing
+from tenax.control.state import RunState
+from tenax.control.versions import NO_PASS, Version
+
+
+@dataclass(slots=True)
+class Round:
+    """Steps from `level` to `last`, and what is read for them."""
+
+    level: int
+    last: int
+    steps: list[Step] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Climber:
+    """A copy that is to go on from `level`."""
+
+    number: int
+    copy: Copy
+    role: Role
+
+    @property
+    def level(self) -> int:
+        """The batch that it is at."""
+        return self.copy.head.batch
+
+    def step(self, run: Run) -> Step:
+        """Its step in a round."""
+        return Step(run.tasks[self.number], self.copy.node, self.copy.head, self.role, self.copy.stored)
+
+
+def next_round(run: Run, state: RunState, now: Standing) -> Round | None:
+    """The next round for tasks that are behind, or else for replicas that are; None if all are up to date."""
+    climbers = _tasks_behind(state, now) or _replicas_behind(state, now)
+    if not climbers:
+        return None
+    level = min(one.level for one in climbers)
+    above = [one.level for one in climbers if one.level > level]
+    last = min(level + run.settings.max_batches_per_round, state.finished, *above)
+    return _gathered(run, state, [one for one in climbers if one.level == level], level, last)
+
+
+def gap(state: RunState, now: Standing) -> int | None:
+    """How far behind the lowest climber is; None if there is none."""
+    climbers = _tasks_behind(state, now) or _replicas_behind(state, now)
+    return None if not climbers else state.finished - min(one.level for one in climbers)
+
+
+def _tasks_behind(state: RunState, now: Standing) -> list[Climber]:
+    found = []
+    for number in map(int, now.rising):
+        task = state.tasks[number]
+        assert task.primary is not None
+        found.append(Climber(number, task.primary, Role.PRIMARY))
+        if task.in_step is not None:
+            found.append(Climber(number, task.in_step, Role.REPLICA))
+    return found
+
+
+def _replicas_behind(state: RunState, now: Standing) -> list[Climber]:
+    """Replicas below their primaries; only while everything else is well."""
+    if not now.whole:
+        return []
+    return [
+        Climber(number, task.replica, Role.REPLICA)
+        for number, task in enumerate(state.tasks)
+        if task.replica is not None and task.replica.head.batch < task.head.batch
+    ]
+
+
+def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int, last: int) -> Round:
+    """The round of these copies, with all inputs; or an earlier round that must make inputs again first. O(edges)."""
+    found = Round(level, last, [one.step(run) for one in climbers])
+    seen = {one.number for one in climbers if one.role is not Role.REPLICA}  # a replica does not send
+    open_numbers = [one.number for one in climbers]
+    while open_numbers:  # ends: every task is looked at once
+        for producer in run.graph.producers_of(open_numbers.pop()):
+            if producer in seen:
+                continue
+            seen.add(producer)
+            task = state.tasks[producer]
+            assert task.primary is not None, "what rises has all its producers"
+            if run.is_source[producer]:
+                start = Version(run.tasks[producer], level, NO_PASS)
+                found.steps.append(Step(start.task, task.primary.node, start, Role.SHADOW))
+            elif (span := task.covering(level + 1)) is not None:
+                node = task.primary.node if task.primary.node in span.nodes else span.nodes[0]
+                found.readings.append(Reading(run.tasks[producer], node, span.pass_id))
+                found.last = min(found.last, span.last)
+            else:
+                shadow = _shadow(state, producer, level)
+                if shadow.level < level:
+                    top = min(level, shadow.level + run.settings.max_batches_per_round)
+                    return _gathered(run, state, [shadow], shadow.level, top)
+                found.steps.append(shadow.step(run))
+                open_numbers.append(producer)
+    return found
+
+
+def _shadow(state: RunState, number: int, level: int) -> Climber:
+    """The shadow of a task at a level or as near below it as there is a version to start from."""
+    task = state.tasks[number]
+    assert task.primary is not None
+    stored = max((one for one in state.kept if one.batch <= level), key=lambda one: one.batch)
+    copy = Copy(task.primary.node, stored.versions[number], stored=True)
+    if task.shadow is not None and copy.head.batch < task.shadow.head.batch <= level:
+        copy = task.shadow
+    return Climber(number, copy, Role.SHADOW)

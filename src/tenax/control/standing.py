@@ -1,0 +1,57 @@
+"""How the tasks of a run stand: which are behind, which are affected, which may come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tenax.control.instructions import Step
+from tenax.control.run import Run
+from tenax.control.state import RunState
+from tenax.model.graph import Bools, Ints
+from tenax.model.tasks import Task
+from tenax.planning.fidelity import losses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """One entry per task.
+
+    - `level` is the batch of its accurate head; a task below `finished` is behind.
+    - `tainted` tasks are behind or without a node, or depend on one that is: they cannot go on accurately.
+    - `able` tasks, and all that they depend on, have nodes: those of them that are behind can rise.
+    """
+
+    level: Ints
+    behind: Bools
+    tainted: Bools
+    able: Bools
+
+    @property
+    def whole(self) -> bool:
+        """Whether every task is accurate and up to date."""
+        return not self.tainted.any()
+
+    @property
+    def rising(self) -> Ints:
+        """The tasks that are behind and can come back."""
+        return np.flatnonzero(self.behind & self.able)
+
+
+def standing(run: Run, state: RunState) -> Standing:
+    """How the tasks stand now. O(tasks)."""
+    level = np.array([task.head.batch for task in state.tasks], dtype=np.int64)
+    homeless = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
+    behind = level < state.finished
+    tainted = run.spread(behind | homeless)
+    return Standing(level, behind, tainted, ~run.spread(homeless))
+
+
+def qualities(run: Run, steps: Iterable[Step]) -> Mapping[Task, float]:
+    """How good the results of a pass with these steps are, of every task with results: 1 − its loss of information."""
+    missing = np.ones(len(run.graph), dtype=np.bool_)
+    missing[[run.number[step.task] for step in steps]] = False
+    loss = losses(run.graph, missing)
+    return {task: float(1.0 - loss[run.number[task]]) for task in run.publishers}

@@ -1,0 +1,97 @@
+"""The nodes of a run: executors, by the names that their own workers tell."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from tenax.engine.passes import PassRunner
+from tenax.engine.session import NodeInfo, Session
+from tenax.model.cluster import Node
+
+
+class Nodes:
+    """Which executors are known, lost and new.
+
+    - A node that is gone never comes back; an executor that takes its place is a new node, in the same rack.
+    - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real.
+    """
+
+    def __init__(
+        self, session: Session, runner: PassRunner, folder: Path, racks: int | None, slots: int | None
+    ) -> None:
+        self._session = session
+        self._runner = runner
+        self._folder = folder
+        self._racks = racks
+        self._slots = slots
+        self._lock = threading.Lock()
+        self._known: dict[str, NodeInfo] = {}
+        self._places: dict[str, int] = {}
+        self._met: set[str] = set()
+        """Executors that are known, or being asked for their name."""
+
+    def info(self, names: Iterable[str]) -> tuple[NodeInfo, ...]:
+        """The executors behind these names."""
+        with self._lock:
+            return tuple(self._known[name] for name in names)
+
+    @property
+    def live(self) -> dict[str, NodeInfo]:
+        """The executors that are known, by name."""
+        with self._lock:
+            return dict(self._known)
+
+    def lost(self) -> tuple[str, ...]:
+        """The names of known nodes that are gone since the last look, and forgets them."""
+        alive = {one.executor for one in self._session.live_nodes()}
+        with self._lock:
+            gone = tuple(name for name, one in self._known.items() if one.executor not in alive)
+            for name in gone:
+                del self._known[name]
+                del self._places[name]
+        for name in gone:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        return gone
+
+    def strangers(self) -> tuple[NodeInfo, ...]:
+        """Executors that nobody has asked for their name yet."""
+        found = self._session.live_nodes()
+        with self._lock:
+            new = tuple(one for one in found if one.executor not in self._met)
+            self._met.update(one.executor for one in new)
+        return new
+
+    def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
+        """Ask executors for their names; from then on they are nodes of this run. May take seconds.
+
+        If one of them has died meanwhile, another may have answered in its name: then nobody counts, and those that
+        live are asked again at the next look.
+        """
+        names = self._runner.identify(strangers)
+        alive = {one.executor for one in self._session.live_nodes()}
+        if not alive.issuperset(one.executor for one in strangers):
+            with self._lock:
+                self._met -= alive - {one.executor for one in self._known.values()}
+            return ()
+        made = []
+        with self._lock:
+            for name, info in zip(names, strangers, strict=True):
+                place = next(one for one in range(len(self._places) + 1) if one not in self._places.values())
+                self._known[name] = info
+                self._places[name] = place
+                rack = None if self._racks is None else f"rack{place % self._racks + 1}"
+                made.append(Node(name, rack=rack, slots=self._slots))
+        return tuple(made)
+
+    def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
+        """Let executors that did not say their names be strangers again."""
+        with self._lock:
+            self._met -= {one.executor for one in strangers}
+
+    def rack(self, name: str) -> str | None:
+        """The rack of a live node."""
+        with self._lock:
+            return None if self._racks is None else f"rack{self._places[name] % self._racks + 1}"

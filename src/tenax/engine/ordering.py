@@ -1,0 +1,141 @@
+"""From what the coordinator says to what workers need: orders, and what passes bring back for later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tenax.control.copies import Role
+from tenax.control.instructions import RunPass, Step
+from tenax.control.versions import NO_PASS
+from tenax.engine.application import Application
+from tenax.engine.batches import BatchPlanner
+from tenax.engine.layout import layout
+from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+from tenax.model.topology import Partitioning
+from tenax.operators.computation import NO_WATERMARK_US
+
+
+class Ordering:
+    """What the driver carries from pass to pass on behalf of tasks.
+
+    - `marks`: the highest event time that each source task has seen, after every batch that may be read again.
+    - `empties`: what the inputs of each operator look like, for steps that find none.
+    - `manifests`: where the versions of kept checkpoints lie in the store.
+    """
+
+    def __init__(self, application: Application, graph: TaskGraph, planner: BatchPlanner, run: str) -> None:
+        self._application = application
+        self._graph = graph
+        self._planner = planner
+        self._run = run
+        self._marks: dict[int, dict[int, int]] = {}
+        for number in range(len(graph)):
+            if not graph.streams[graph.operator_of[number]]:
+                self._marks[number] = {0: NO_WATERMARK_US}
+        self._empties: dict[int, tuple[bytes, ...]] = {}
+        self.manifests: dict[int, Mapping[Task, tuple[SegmentFile, ...]]] = {}
+        self.retained_before = 0
+
+    def order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
+        """The order of a pass."""
+        graph, batches = self._graph, [self._planner.batch(one) for one in range(told.first, told.last + 1)]
+        names = tuple(sorted({step.node for step in told.steps} | {reading.node for reading in told.readings}))
+        place = {name: number for number, name in enumerate(names)}
+        steps = [self._step(step, place, published) for step in told.steps]
+        homes: dict[int, tuple[int, ...]] = {}
+        for step in sorted(steps, key=lambda one: one.role is Role.REPLICA):  # whoever sends comes first
+            homes[step.task] = (*homes.get(step.task, ()), step.node)
+        steps += self._read_beside(steps, homes)
+        readings = tuple(ReadOrder(graph.number(one.task), place[one.node], one.pass_id) for one in told.readings)
+        ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
+        read = frozenset(int(graph.operator_of[one.task]) for one in readings)
+        needy = any(step.tentative for step in told.steps) or any(
+            one is None for batch in ranges.values() for partitions in batch for one in partitions
+        )
+        return Order(
+            run=self._run,
+            pass_id=told.pass_id,
+            first=told.first,
+            last=told.last,
+            layout=layout(graph, names, homes, read),
+            steps=tuple(steps),
+            readings=readings,
+            ranges=ranges,
+            ended_at=next((batch.number for batch in batches if batch.ended), None),
+            keep=told.keep,
+            retain=frozenset(graph.number(task) for task in told.retain),
+            retained_before=self.retained_before,
+            describe=len(self._empties) < len(graph.operators),
+            empties=dict(self._empties) if needy else {},
+        )
+
+    def learn(self, told: RunPass, reports: Sequence[Report]) -> None:
+        """Remember what later passes need."""
+        for report in reports:
+            for batch, mark in enumerate(report.marks, start=told.first):
+                self._marks[report.task][batch] = mark
+            if report.empties:
+                self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
+
+    def forget_before(self, batch: int) -> None:
+        """Let go of what only earlier batches need."""
+        self.manifests = {one: files for one, files in self.manifests.items() if one >= batch}
+        for marks in self._marks.values():
+            for one in [known for known in marks if known < batch]:
+                del marks[one]
+
+    def notes(self, batch: int) -> dict[str, dict[str, int] | dict[str, list[str]]]:
+        """What a checkpoint must say of sources and inputs, as plain data."""
+        marks = {str(self._graph.task(number)): marks[batch] for number, marks in self._marks.items()}
+        empties = {
+            self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
+            for number, chunks in self._empties.items()
+        }
+        return {"marks": marks, "empties": empties}
+
+    def restore(self, batch: int, marks: Mapping[str, int], empties: Mapping[str, Sequence[str]]) -> None:
+        """What an earlier driver noted."""
+        for task, mark in marks.items():
+            self._marks[self._graph.number(Task.parse(task))][batch] = mark
+        numbers = {operator.name: number for number, operator in enumerate(self._graph.operators)}
+        self._empties = {
+            numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
+        }
+
+    def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
+        """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""
+        found = []
+        for step in steps:
+            if step.task not in self._marks:
+                continue
+            operator = int(self._graph.operator_of[step.task])
+            index = step.task - int(self._graph.first[operator])
+            for stream in self._graph.consumers[operator]:
+                if stream.partitioning is not Partitioning.ONE_TO_ONE:
+                    continue
+                partner = int(self._graph.first[stream.consumer]) + index
+                for node in homes.get(partner, ()):
+                    if node not in homes[step.task]:
+                        homes[step.task] = (*homes[step.task], node)
+                        found.append(replace(step, node=node, role=Role.REPLICA))
+        return found
+
+    def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
+        number = self._graph.number(step.task)
+        restored = None
+        if step.stored and step.start.pass_id != NO_PASS and number not in self._marks:
+            restored = self.manifests[step.start.batch][step.task]
+        return StepOrder(
+            number,
+            place[step.node],
+            step.start,
+            step.role,
+            step.tentative,
+            restored,
+            self._marks[number][step.start.batch] if number in self._marks else 0,
+            published.get(step.task, 0),
+        )

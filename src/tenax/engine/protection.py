@@ -1,0 +1,129 @@
+"""What an application's protection means for a run: who runs twice, who retains outputs, how losses are met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tenax.control.state import Backups, Outputs, Recovery, Settings
+from tenax.engine.application import ALL, PLANNED, SOURCE, Protection
+from tenax.engine.driver import RunSettings, control_settings
+from tenax.errors import InvalidRequest
+from tenax.model import topology as model
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+from tenax.planning.backups import plan_backups
+from tenax.planning.fidelity import fidelity
+from tenax.planning.replicas import plan_replicas
+
+PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
+SHOWN_TASKS = 8
+
+# What those who retain outputs beside the plan are called by the coordinator.
+_BACKUPS: Mapping[str, Backups] = {
+    SOURCE: Backups.PLANNED,
+    PLANNED: Backups.PLANNED,
+    "adaptive": Backups.ADAPTIVE,
+    ALL: Backups.ALL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """A protection, planned for one topology.
+
+    - `fidelity` is what outputs keep if every task without a replica is lost; sources go on anywhere.
+    - `latency_s` is the longest that a single lost task is away; None if no backups were planned.
+    """
+
+    protection: Protection
+    replicas: tuple[Task, ...]
+    retain: tuple[Task, ...]
+    fidelity: float
+    latency_s: float | None = None
+
+    @property
+    def line(self) -> str:
+        """The plan for people, in one line."""
+        said = ["no replicas"]
+        if self.replicas:
+            count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
+            said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
+        match self.protection.backups or (PLANNED if self.protection.recovery_latency else SOURCE):
+            case "source":
+                said.append("lost tasks replay from the sources")
+            case "all":
+                said.append("all tasks retain their outputs")
+            case kind:
+                also = ", after a correlated failure all" if kind != PLANNED else ""
+                bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
+                said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
+        return "; ".join(said)
+
+    def settings(self, base: RunSettings) -> RunSettings:
+        """The settings of a run with this protection in place of its own."""
+        asked = self.protection
+        control: Settings = replace(
+            control_settings(asked.checkpoint_every),
+            recovery=Recovery(asked.recovery),
+            outputs=Outputs(asked.outputs),
+            backups=_BACKUPS[asked.backups or SOURCE],
+            order=asked.order,
+            tentative_delay_s=asked.tentative_delay_s,
+        )
+        return replace(base, control=control, retain=self.retain, replicas=self.replicas)
+
+
+def planned(topology: model.Topology, asked: Protection) -> Protected:
+    """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
+    graph = TaskGraph(_with_safe_sources(topology))
+    replicas = _replicas(graph, asked)
+    failed = ~graph.safe
+    failed[graph.numbers(replicas)] = False
+    retain: tuple[Task, ...] = ()
+    latency_s = None
+    if asked.recovery_latency_s is not None:
+        plan = plan_backups(graph, asked.recovery_latency_s, time_limit_s=PLANNING_LIMIT_S)
+        sources = {operator.name for operator in topology.operators if operator.is_source}
+        retain = tuple(task for task in plan.backups if task.operator not in sources)
+        latency_s = plan.recovery_latency_s
+    return Protected(asked, replicas, retain, float(fidelity(graph, failed)), latency_s)
+
+
+def _with_safe_sources(topology: model.Topology) -> model.Topology:
+    operators = (
+        replace(operator, safe=True, reprocess=0.0) if operator.is_source else operator
+        for operator in topology.operators
+    )
+    return model.Topology(topology.name, tuple(operators))
+
+
+def _replicas(graph: TaskGraph, asked: Protection) -> tuple[Task, ...]:
+    """The tasks that run twice, in task order."""
+    if isinstance(asked.replicas, int):
+        return plan_replicas(graph, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas if asked.replicas else ()
+    if asked.replicas == ALL:
+        return graph.tasks(np.flatnonzero(~graph.safe))
+    found = graph.mask(graph.parse(",".join(asked.replicas)))
+    wrong = np.flatnonzero(found & graph.safe)
+    if wrong.size:
+        raise InvalidRequest(f"sources need no replica, found {graph.task(int(wrong[0]))} among them: leave it out")
+    return graph.tasks(np.flatnonzero(found))
+
+
+def _named(tasks: tuple[Task, ...]) -> str:
+    """Tasks by operator: `speed[0 2]`; the first of them if they are many."""
+    by_operator: dict[str, list[int]] = {}
+    for task in tasks:
+        by_operator.setdefault(task.operator, []).append(task.index)
+    shown = [f"{name}[{_indices(found)}]" for name, found in by_operator.items()]
+    more = f" and {len(shown) - SHOWN_TASKS} more operators" if len(shown) > SHOWN_TASKS else ""
+    return ", ".join(shown[:SHOWN_TASKS]) + more
+
+
+def _indices(found: list[int]) -> str:
+    if len(found) > 2 and found == list(range(found[0], found[-1] + 1)):
+        return f"{found[0]}..{found[-1]}"
+    return " ".join(map(str, found[:SHOWN_TASKS])) + (" ..." if len(found) > SHOWN_TASKS else "")

@@ -1,0 +1,93 @@
+"""Results on their way from passes to sinks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tenax.control.instructions import Part, Publish
+from tenax.control.versions import PassId
+from tenax.engine.application import Application, late_output
+from tenax.engine.sinks.sink import Committer, StagedFile
+from tenax.engine.worker.orders import Report
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+
+
+class Publisher:
+    """Keeps what passes have staged until it is committed, final or tentative.
+
+    `published` is the newest final batch of every task with results, and stays so over restarts.
+    """
+
+    def __init__(self, application: Application, graph: TaskGraph, folder: Path, identity: str, epoch: int) -> None:
+        self._graph = graph
+        self._committers: dict[str, Committer] = {
+            name: sink.committer(name, folder, identity, epoch) for name, sink in application.sinks.items()
+        }
+        self._staged: dict[PassId, dict[tuple[Task, int], list[tuple[str, StagedFile]]]] = {}
+        self._lock = threading.Lock()
+        self.published: dict[Task, int] = {}
+        for operator in graph.operators:
+            names = [name for name in (operator.name, late_output(operator.name)) if name in self._committers]
+            for index in range(operator.parallelism) if names else ():
+                last = min(self._committers[name].last_batch(index) for name in names)
+                self.published[Task(operator.name, index)] = last
+
+    @property
+    def highest(self) -> int:
+        """The newest batch of which any result is committed."""
+        return max((one.highest for one in self._committers.values()), default=0)
+
+    @property
+    def final(self) -> int:
+        """The newest batch of which all final results are committed."""
+        return min(self.published.values(), default=0)
+
+    def keep(self, pass_id: PassId, reports: Iterable[Report]) -> None:
+        """Remember what a pass has staged."""
+        staged: dict[tuple[Task, int], list[tuple[str, StagedFile]]] = {}
+        for report in reports:
+            task = self._graph.task(report.task)
+            for one in report.staged:
+                staged.setdefault((task, one.file.batch), []).append((one.output, one.file))
+        if staged:
+            with self._lock:
+                self._staged[pass_id] = staged
+
+    def publish(self, told: Publish) -> None:
+        """Commit results batch by batch, all partitions of an output together."""
+        with self._lock:
+            staged = self._staged.get(told.pass_id, {})
+        for batch in range(min(part.first for part in told.parts), max(part.last for part in told.parts) + 1):
+            for (output, quality), files in _of_batch(told.parts, staged, batch).items():
+                if told.tentative:
+                    self._committers[output].show(batch, files, quality)
+                else:
+                    self._committers[output].commit(batch, files)
+        if not told.tentative:
+            self.published |= {part.task: max(part.last, self.published[part.task]) for part in told.parts}
+        with self._lock:
+            for part in told.parts:
+                for batch in range(part.first, part.last + 1):
+                    staged.pop((part.task, batch), None)
+            if not staged:
+                self._staged.pop(told.pass_id, None)
+
+    def close(self) -> None:
+        """Let the logs go."""
+        for committer in self._committers.values():
+            committer.close()
+
+
+def _of_batch(
+    parts: Iterable[Part], staged: Mapping[tuple[Task, int], list[tuple[str, StagedFile]]], batch: int
+) -> dict[tuple[str, float], list[StagedFile]]:
+    """The files of a batch, by output and quality."""
+    found: dict[tuple[str, float], list[StagedFile]] = {}
+    for part in parts:
+        if part.first <= batch <= part.last:
+            for output, file in staged[part.task, batch]:
+                found.setdefault((output, part.quality), []).append(file)
+    return found

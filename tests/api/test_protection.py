@@ -1,0 +1,137 @@
+"""What a user says about protection: wrong words are one line, right ones become the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from tenax.api.streams import Topology
+from tenax.cli.run import overridden
+from tenax.control.state import Backups, Outputs, Recovery
+from tenax.engine.application import Protection
+from tenax.engine.driver import RunSettings
+from tenax.engine.protection import planned
+from tenax.engine.sinks.delivery import console
+from tenax.engine.sources.generators import Pace
+from tenax.engine.sources.workloads import elements
+from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
+from tenax.model.tasks import Task
+
+
+# numbers (2) ──▶ sums (2) ──▶ out (2)
+def topology() -> Topology:
+    made = Topology("t")
+    numbers = made.source("numbers", elements(rate=1.0, pace=Pace(rows=1)), partitions=2)
+    numbers.key_by("sequence").window("1s").aggregate(pl.col("value").sum(), name="sums").output("out", console())
+    return made
+
+
+SAID: list[tuple[Callable[[Topology], None], str]] = [
+    (lambda one: one.protect(replicas=-1), "number of at least 0, 'all' or a list of tasks, found -1"),
+    (lambda one: one.protect(replicas=True), "found True"),
+    (lambda one: one.protect(replicas="most"), "found 'most'"),
+    (lambda one: one.protect(backups="sauce"), "found 'sauce': did you mean 'source'"),
+    (lambda one: one.protect(backups="planned"), "planned backups need a recovery_latency"),
+    (lambda one: one.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
+    (lambda one: one.protect(recovery_latency="0s"), "above 0, found '0s'"),
+    (lambda one: one.protect(recovery_latency="soon"), "found 'soon'"),
+    (lambda one: one.protect(recovery="fast"), "recovery is one of incremental, blocking, found 'fast'"),
+    (lambda one: one.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
+    (lambda one: one.protect(order="best"), "found 'best'"),
+    (lambda one: one.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),
+    (lambda one: one.protect(checkpoint_every=0), "at least 1, found 0"),
+]
+
+
+@pytest.mark.parametrize(("protect", "expected"), SAID)
+def test_a_wrong_word_is_refused_where_it_is_said(protect: Callable[[Topology], None], expected: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        protect(topology())
+    assert expected in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "expected"),
+    [
+        (Protection(("numbers[0]",)), InvalidRequest, "sources need no replica, found numbers[0]"),
+        (Protection(("sums[7]",)), UnknownTask, "sums[7]"),
+        (Protection(recovery_latency="500ms"), Infeasible, "above 0.5 s"),
+    ],
+)
+def test_what_the_topology_cannot_give_is_refused_before_the_run(
+    asked: Protection, error: type[TenaxError], expected: str
+) -> None:
+    with pytest.raises(error) as raised:
+        planned(topology().build().topology, asked)
+    assert expected in str(raised.value)
+
+
+def test_nothing_is_protected_unless_asked_for() -> None:
+    application = topology().build()
+    assert application.protection == Protection()
+    plan = planned(application.topology, application.protection)
+    assert plan.line == "no replicas; lost tasks replay from the sources"
+    settings = plan.settings(RunSettings(nodes=3, racks=2))
+    assert (settings.nodes, settings.racks, settings.retain, settings.replicas) == (3, 2, (), ())
+    assert settings.control.recovery is Recovery.INCREMENTAL
+    assert settings.control.outputs is Outputs.TENTATIVE
+    assert settings.control.backups is Backups.PLANNED
+
+
+def test_a_budget_buys_the_best_replicas_and_no_sources() -> None:
+    made = topology()
+    made.protect(replicas=2)
+    application = made.build()
+    plan = planned(application.topology, application.protection)
+    assert sorted(task.operator for task in plan.replicas) == ["out", "sums"]
+    assert plan.fidelity == pytest.approx(0.5)
+    assert plan.line.startswith("2 replicas: ")
+    assert "fidelity if all else fails 0.50" in plan.line
+
+
+def test_all_means_every_task_but_the_sources() -> None:
+    plan = planned(topology().build().topology, Protection("all"))
+    assert {task.operator for task in plan.replicas} == {"sums", "out"}
+    assert plan.fidelity == 1.0
+
+
+def test_named_tasks_run_twice() -> None:
+    plan = planned(topology().build().topology, Protection(("sums[*]", "out[1]")))
+    assert plan.replicas == (Task("sums", 0), Task("sums", 1), Task("out", 1))
+
+
+def test_a_latency_makes_tasks_retain_their_outputs_but_never_sources() -> None:
+    plan = planned(topology().build().topology, Protection(recovery_latency="1s"))
+    assert {task.operator for task in plan.retain} == {"sums"}
+    assert plan.latency_s == 1.0
+    assert "outputs retained by sums[0 1] (a lost task is back within 1 s)" in plan.line
+
+
+def test_every_word_reaches_the_coordinator() -> None:
+    asked = Protection(1, None, "adaptive", "blocking", "hold", "dp", checkpoint_every=4)
+    control = planned(topology().build().topology, asked).settings(RunSettings()).control
+    assert (control.recovery, control.outputs, control.backups) == (Recovery.BLOCKING, Outputs.HOLD, Backups.ADAPTIVE)
+    assert (control.order, control.checkpoint_every, control.max_batches_per_pass) == ("dp", 4, 4)
+    delayed = planned(topology().build().topology, Protection(tentative_delay="1s500ms")).settings(RunSettings())
+    assert delayed.control.tentative_delay_s == 1.5
+
+
+def test_what_the_command_line_says_wins_over_the_application() -> None:
+    own = Protection(3, "5s", outputs="hold")
+    assert overridden(own, {"replicas": None, "outputs": None}) == own
+    assert overridden(own, {"replicas": "7"}).replicas == 7
+    assert overridden(own, {"replicas": "a[0], b[*]"}).replicas == ("a[0]", "b[*]")
+    assert overridden(own, {"backups": "all"}) == Protection(3, None, "all", outputs="hold")
+    assert overridden(Protection(backups="all"), {"recovery_latency": "2s"}) == Protection(recovery_latency="2s")
+    assert overridden(Protection(tentative_delay="2s"), {"outputs": "hold"}) == Protection(outputs="hold")
+    with pytest.raises(InvalidRequest, match="found -3"):
+        overridden(own, {"replicas": "-3"})
+
+
+def test_protection_may_change_between_runs_on_one_store() -> None:
+    protected = topology()
+    protected.protect(replicas="all", checkpoint_every=3)
+    assert protected.build().fingerprint() == topology().build().fingerprint()

@@ -1,0 +1,261 @@
+"""Conversations with a coordinator, for tests: it is told what happened, and its orders become short lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tenax.control.coordinator import Coordinator
+from tenax.control.copies import Role
+from tenax.control.events import (
+    BatchesLogged,
+    CheckpointStored,
+    Event,
+    NodesJoined,
+    NodesLost,
+    PassFailed,
+    PassFinished,
+    Published,
+    Started,
+    TaskReport,
+)
+from tenax.control.failures import JobFailed
+from tenax.control.instructions import (
+    CancelCheckpoint,
+    CancelPass,
+    Instruction,
+    LogBatches,
+    PassKind,
+    Promote,
+    Publish,
+    Recover,
+    RequestNodes,
+    RollBack,
+    RunPass,
+    Step,
+    Stop,
+    StoreCheckpoint,
+    Trim,
+    Wake,
+)
+from tenax.control.state import Settings
+from tenax.control.versions import Version
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.plans import Placement
+from tenax.model.tasks import Task
+from tenax.model.topology import Input, Operator, Partitioning, Topology
+
+MAX_ROUNDS = 100
+
+# a[0] n1 ──▶ e[0] n5 (output)
+#    ╰──────▶ b[0] n2 ──▶ c[0] n3 ──▶ d[0] n4 (output)          n6 has no tasks
+A, B, C, D, E = (Task(name, 0) for name in "abcde")
+
+
+def after(name: str, producer: str) -> Operator:
+    """An operator with one task and one input."""
+    return Operator(name, inputs=(Input(producer, Partitioning.ONE_TO_ONE),))
+
+
+TREE = TaskGraph(Topology("tree", (Operator("a"), after("e", "a"), after("b", "a"), after("c", "b"), after("d", "c"))))
+HOMES = {A: "n1", B: "n2", C: "n3", D: "n4", E: "n5"}
+NODES = tuple(Node(f"n{number}") for number in range(1, 7))
+SETTINGS = Settings(
+    checkpoint_every=100,
+    max_batches_per_pass=2,
+    max_batches_ahead=20,
+    max_unpublished=20,
+    max_attempts=2,
+    max_batches_per_round=2,
+    join_gap=1,
+)
+
+
+def tree_at(
+    batch: int,
+    settings: Settings = SETTINGS,
+    nodes: Iterable[Node] = NODES,
+    retain: Iterable[Task] = (),
+    replicas: Iterable[Task] = (),
+) -> Dialogue:
+    """The tree with 20 batches logged and this many finished and published, checkpoints stored; the next pass runs."""
+    talk = Dialogue(TREE, HOMES, nodes, settings, retain, replicas)
+    talk.logs(20)
+    while talk.coordinator.state.finished < batch:
+        talk.finishes_live()
+        talk.publishes()
+        if talk.coordinator.state.storing is not None:
+            talk.stores()
+    return talk
+
+
+def finished(order: RunPass, written_bytes: int = 0) -> PassFinished:
+    """Every step of a pass has done its work."""
+    reports = (
+        TaskReport(Version(step.task, order.last, order.pass_id), step.node, written_bytes=written_bytes)
+        for step in order.steps
+    )
+    return PassFinished(order.pass_id, tuple(reports))
+
+
+class Dialogue:
+    """A coordinator and what it has under way: the newest live pass, round, publication and checkpoint.
+
+    `homes` says where tasks run at first; invariants are checked after every event.
+    """
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        homes: Mapping[Task, str],
+        nodes: Iterable[Node],
+        settings: Settings,
+        retain: Iterable[Task] = (),
+        replicas: Iterable[Task] = (),
+    ) -> None:
+        placement = Placement(homes, {})
+        self.coordinator = Coordinator(graph, settings, retain, replicas, place=lambda *_: placement)
+        self.live: RunPass | None = None
+        self.round: RunPass | None = None
+        self.publish: Publish | None = None
+        self.store: StoreCheckpoint | None = None
+        self.log: LogBatches | None = None
+        self.tell(Started(1, tuple(nodes), None, 0, {}))
+
+    def tell(self, event: Event) -> list[str]:
+        """Hand an event over; the instructions that follow, as lines."""
+        instructions = self.coordinator.handle(event)
+        self.coordinator.check_invariants()
+        for one in instructions:
+            match one:
+                case RunPass(kind=PassKind.LIVE):
+                    self.live = one
+                case RunPass():
+                    self.round = one
+                case Publish():
+                    self.publish = one
+                case StoreCheckpoint():
+                    self.store = one
+                case LogBatches():
+                    self.log = one
+        return [said for one in instructions for said in lines(one)]
+
+    def logs(self, count: int, ended: bool = False) -> list[str]:
+        """The next batches are in the log."""
+        assert self.log is not None
+        return self.tell(BatchesLogged(self.log.first, self.log.first + count - 1, ended))
+
+    def finishes_live(self, written_bytes: int = 0) -> list[str]:
+        """The live pass is through."""
+        assert self.live is not None
+        return self.tell(finished(self.live, written_bytes))
+
+    def finishes_round(self) -> list[str]:
+        """The round is through."""
+        assert self.round is not None
+        return self.tell(finished(self.round))
+
+    def fails_live(self) -> list[str]:
+        """The live pass fails for a passing cause."""
+        assert self.live is not None
+        return self.tell(PassFailed(self.live.pass_id, JobFailed("x")))
+
+    def fails_round(self) -> list[str]:
+        """The round fails for a passing cause."""
+        assert self.round is not None
+        return self.tell(PassFailed(self.round.pass_id, JobFailed("x")))
+
+    def publishes(self) -> list[str]:
+        """The results that were to be published are committed."""
+        assert self.publish is not None
+        return self.tell(Published(self.publish.pass_id, self.publish.tentative))
+
+    def stores(self) -> list[str]:
+        """The checkpoint is stored."""
+        assert self.store is not None
+        return self.tell(CheckpointStored(self.store.batch, self.store.attempt))
+
+    def loses(self, *nodes: str) -> list[str]:
+        """Nodes are gone."""
+        return self.tell(NodesLost(nodes))
+
+    def gains(self, *nodes: Node) -> list[str]:
+        """Nodes have come."""
+        return self.tell(NodesJoined(nodes))
+
+    def comes_back(self) -> list[str]:
+        """Rounds and publications are carried out until no round is left; what the last of these events led to."""
+        said: list[str] = []
+        for _ in range(MAX_ROUNDS):
+            if self.coordinator.state.publishing is not None:
+                said = self.publishes()
+            elif self.coordinator.state.round is not None:
+                said = self.finishes_round()
+            else:
+                return said
+        raise AssertionError(f"tasks are back after at most {MAX_ROUNDS} events")
+
+
+def lines(one: Instruction) -> list[str]:
+    """An instruction with all that it says; a pass takes several lines."""
+    match one:
+        case LogBatches():
+            return [f"log {one.count} from {one.first}{_again(one.attempt)}"]
+        case RunPass():
+            return _pass(one)
+        case CancelPass():
+            return [f"cancel {one.pass_id}"]
+        case Publish():
+            parts = ", ".join(
+                f"{part.task} {part.first}-{part.last}" + (f" at {part.quality:.2f}" if one.tentative else "")
+                for part in one.parts
+            )
+            return [f"publish {'tentative ' if one.tentative else ''}{one.pass_id}: {parts}{_again(one.attempt)}"]
+        case StoreCheckpoint():
+            versions = (f"{version} {node}" for version, node in zip(one.versions, one.nodes, strict=True))
+            return [f"store {one.batch}: {', '.join(versions)}{_again(one.attempt)}"]
+        case CancelCheckpoint():
+            return [f"cancel checkpoint {one.batch}"]
+        case Trim():
+            log, checkpoints = one.source_log_before, one.checkpoints_before
+            return [f"trim outputs before {one.retained_before}, checkpoints before {checkpoints}, log before {log}"]
+        case Promote():
+            return [f"promote {one.task} {one.node}"]
+        case Recover():
+            homes = ", ".join(f"{task} {node}" for task, node in one.homes.items())
+            waiting = f"; waiting: {_names(one.waiting)}" if one.waiting else ""
+            return [f"recover {homes}; queries: {_names(one.queries)}{waiting}"]
+        case RollBack():
+            return [f"roll back to {one.batch}: {one.reason}"]
+        case RequestNodes():
+            return [f"request {one.count} nodes"]
+        case Wake():
+            return [f"wake after {one.after_s:g} s, outage {one.outage}"]
+        case Stop():
+            return [f"stop {one.outcome}: {one.reason}"]
+
+
+def _pass(one: RunPass) -> list[str]:
+    said = [f"{one.kind} {one.pass_id}, batches {one.first}-{one.last}, keep {one.keep}{_again(one.attempt)}"]
+    said.append("  " + ", ".join(map(_step, one.steps)))
+    if one.readings:
+        readings = (f"{reading.task} {reading.node} {reading.pass_id}" for reading in one.readings)
+        said.append(f"  read {', '.join(readings)}")
+    if one.retain:
+        said.append(f"  retain {_names(sorted(one.retain))}")
+    return said
+
+
+def _step(step: Step) -> str:
+    role = "" if step.role is Role.PRIMARY else f"{step.role} "
+    tentative = "~" if step.tentative else ""
+    stored = "stored " if step.stored else ""
+    return f"{role}{step.task}{tentative} {step.node} {stored}{step.start.batch}/{step.start.pass_id}"
+
+
+def _names(tasks: Iterable[Task]) -> str:
+    return ", ".join(map(str, tasks)) or "none"
+
+
+def _again(attempt: int) -> str:
+    return "" if attempt == 1 else f", attempt {attempt}"

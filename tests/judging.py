@@ -1,0 +1,278 @@
+"""A judge of coordinators: what the store and the nodes would hold, and the rules of the contract, written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tenax.control.copies import Role
+from tenax.control.instructions import (
+    CancelCheckpoint,
+    CancelPass,
+    Instruction,
+    LogBatches,
+    Outcome,
+    PassKind,
+    Promote,
+    Publish,
+    Reading,
+    Recover,
+    RollBack,
+    RunPass,
+    Step,
+    Stop,
+    StoreCheckpoint,
+    Trim,
+    Wake,
+)
+from tenax.control.state import Settings
+from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What one node holds."""
+
+    versions: set[Version] = field(default_factory=set)
+    outputs: set[tuple[Task, int, PassId]] = field(default_factory=set)
+
+
+class Judge:
+    """Knows what was made where, and what is left of it; asks the coordinator nothing.
+
+    - What a pass makes counts only if it finished; what a node held is gone with it.
+    - A version is accurate if its step was, and the version before it.
+    """
+
+    def __init__(self, graph: TaskGraph, bounds: Settings) -> None:
+        self.bounds = bounds
+        self.tasks = graph.tasks(range(len(graph)))
+        self.producers = {task: graph.tasks(graph.producers_of(graph.number(task))) for task in self.tasks}
+        self.outputs = [task for number, task in enumerate(self.tasks) if graph.is_output[number]]
+        self.logged = 0
+        self.ended = False
+        self.published = dict.fromkeys(self.outputs, 0)
+        self.checkpoints = {0: tuple(Version(task, 0, NO_PASS) for task in self.tasks)}
+        self.source_log_from = 1
+        self.used: set[PassId] = set()
+        self.begin(0, ())
+
+    def begin(self, batch: int, nodes: Iterable[str]) -> None:
+        """A new driver with new nodes starts from a checkpoint."""
+        self.finished = batch
+        self.nodes = {name: Holdings() for name in nodes}
+        self.accurate = {version for versions in self.checkpoints.values() for version in versions}
+        self.results: dict[PassId, dict[Task, tuple[int, int, bool]]] = {}
+        self.live: RunPass | None = None
+        self.round: RunPass | None = None
+        self.over: list[RunPass] = []
+        self.logging: LogBatches | None = None
+        self.publishing: Publish | None = None
+        self.storing: StoreCheckpoint | None = None
+        self.wakes: list[Wake] = []
+        self.stopped: Stop | None = None
+        self.disturbed = False
+
+    @property
+    def running(self) -> list[RunPass]:
+        """The passes that run."""
+        return [one for one in (self.live, self.round) if one is not None]
+
+    def take(self, instructions: list[Instruction]) -> None:
+        """Judge instructions, and note what they set going."""
+        for one in instructions:
+            assert self.stopped is None, "nothing is instructed after a stop"
+            match one:
+                case RunPass():
+                    self._run_pass(one)
+                case CancelPass(pass_id):
+                    self.end(self._named(pass_id))
+                case Publish():
+                    self._publish(one)
+                case StoreCheckpoint():
+                    self._store(one)
+                case CancelCheckpoint(batch):
+                    assert self.storing is not None
+                    assert self.storing.batch == batch
+                case LogBatches():
+                    assert self.logging is None
+                    assert one.first == self.logged + 1
+                    assert 1 <= one.count <= self.finished + self.bounds.max_batches_ahead - self.logged
+                    self.logging = one
+                case Trim():
+                    self._trim(one)
+                case Promote():
+                    assert one.node in self.nodes, "replicas on live nodes take over"
+                case Recover():
+                    assert set(one.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
+                case RollBack():
+                    assert one.batch in self.checkpoints
+                    self.disturbed = True
+                case Wake():
+                    self.wakes.append(one)
+                case Stop():
+                    self._stop(one)
+        for running in self.running:
+            assert {step.node for step in running.steps} <= set(self.nodes), "passes whose nodes are gone are cancelled"
+
+    def _named(self, pass_id: PassId) -> RunPass:
+        (found,) = (one for one in self.running if one.pass_id == pass_id)
+        return found
+
+    def end(self, order: RunPass) -> None:
+        """A pass is over, whatever it made."""
+        if order.kind is PassKind.LIVE:
+            self.live = None
+        else:
+            self.round = None
+        self.over.append(order)
+
+    def _run_pass(self, one: RunPass) -> None:
+        assert one.pass_id not in self.used, "every pass id is new"
+        self.used.add(one.pass_id)
+        assert self.source_log_from <= one.first <= one.last <= self.logged, "batches are read that are in the log"
+        assert one.attempt <= self.bounds.max_attempts
+        if self.storing is not None:
+            assert one.keep <= self.storing.batch, "versions stay until they are uploaded"
+        for holdings in self.nodes.values():
+            holdings.versions = {version for version in holdings.versions if version.batch >= one.keep}
+        senders = [step.task for step in one.steps if step.role is not Role.REPLICA]
+        assert len(senders) == len(set(senders)), "a task sends once"
+        places = [(step.task, step.node) for step in one.steps]
+        assert len(places) == len(set(places)), "copies of a task are on different nodes"
+        assert not {reading.task for reading in one.readings} & set(senders)
+        for reading in one.readings:
+            self._reading(one, reading)
+        sending = {step.task: step for step in one.steps if step.role is not Role.REPLICA}
+        for step in one.steps:
+            self._start(one, step)
+            self._inputs(one, step, sending)
+        if one.kind is PassKind.LIVE:
+            assert self.live is None, "at most one live pass"
+            assert one.first == self.finished + 1
+            assert one.last - one.first < self.bounds.max_batches_per_pass
+            self.live = one
+        else:
+            assert self.round is None, "at most one round"
+            assert one.last <= self.finished
+            assert one.last - one.first < self.bounds.max_batches_per_round
+            assert not any(step.tentative for step in one.steps)
+            self.round = one
+
+    def _start(self, one: RunPass, step: Step) -> None:
+        assert step.node in self.nodes, "steps are on live nodes"
+        assert step.start.task == step.task
+        assert step.start.batch == one.first - 1
+        if not self.producers[step.task]:
+            return  # a source has nothing but its place in the log
+        if step.stored:
+            assert step.start in self.checkpoints[step.start.batch], "what is read from the store is there"
+        else:
+            assert step.start in self.nodes[step.node].versions, "a step starts from a version on its node"
+        if not step.tentative:
+            assert step.start in self.accurate, "accurate steps start from accurate versions"
+
+    def _inputs(self, one: RunPass, step: Step, sending: Mapping[Task, Step]) -> None:
+        if step.tentative:
+            return
+        read = {reading.task for reading in one.readings}
+        for producer in self.producers[step.task]:
+            sender = sending.get(producer)
+            assert producer in read or sender is not None, "accurate steps have all their inputs"
+            assert sender is None or not sender.tentative, "and these are accurate"
+
+    def _reading(self, one: RunPass, reading: Reading) -> None:
+        held = self.nodes[reading.node].outputs
+        for batch in range(one.first, one.last + 1):
+            assert (reading.task, batch, reading.pass_id) in held, "what is read was retained, and is there"
+
+    def finish(self, order: RunPass) -> None:
+        """A pass is through: what it made is there."""
+        self.end(order)
+        self.over.pop()
+        self.results[order.pass_id] = {}
+        for step in order.steps:
+            held = self.nodes[step.node]
+            made = Version(step.task, order.last, order.pass_id)
+            held.versions.add(made)
+            if not step.tentative:
+                self.accurate.add(made)
+                if step.task in order.retain:
+                    batches = range(order.first, order.last + 1)
+                    held.outputs |= {(step.task, batch, order.pass_id) for batch in batches}
+            if step.role is Role.PRIMARY and step.task in self.published:
+                self.results[order.pass_id][step.task] = order.first, order.last, step.tentative
+        if order.kind is PassKind.LIVE:
+            self.finished = order.last
+
+    def gain(self, names: Iterable[str]) -> None:
+        """Nodes have come, empty."""
+        self.nodes |= {name: Holdings() for name in names}
+
+    def lose(self, names: Iterable[str]) -> None:
+        """Nodes are gone."""
+        for name in names:
+            del self.nodes[name]
+        self.disturbed = True
+
+    def _publish(self, one: Publish) -> None:
+        assert self.publishing is None
+        made = self.results[one.pass_id]  # nothing is shown that a cancelled or failed pass made
+        for part in one.parts:
+            first, last, tentative = made[part.task]
+            assert tentative is one.tentative
+            assert first <= part.first <= part.last == last
+            if one.tentative:
+                assert part.first > self.published[part.task], "nothing tentative after final results"
+                assert 0.0 <= part.quality <= 1.0
+            else:
+                assert part.first == self.published[part.task] + 1, "final results in order, once"
+                assert part.quality == 1.0
+        self.publishing = one
+
+    def commit(self, one: Publish) -> None:
+        """Results are committed."""
+        self.publishing = None
+        if not one.tentative:
+            self.published |= {part.task: part.last for part in one.parts}
+
+    def _store(self, one: StoreCheckpoint) -> None:
+        assert self.storing is None
+        assert tuple(version.task for version in one.versions) == self.tasks
+        assert {version.batch for version in one.versions} == {one.batch}
+        assert one.batch <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
+        for version, node in zip(one.versions, one.nodes, strict=True):
+            if self.producers[version.task]:
+                assert version in self.nodes[node].versions, "checkpoints are of versions that are there"
+                assert version in self.accurate, "nothing tentative is stored"
+        self.storing = one
+
+    def seal(self, one: StoreCheckpoint) -> None:
+        """A checkpoint is stored."""
+        self.storing = None
+        self.checkpoints[one.batch] = one.versions
+
+    def _trim(self, one: Trim) -> None:
+        newest = sorted(self.checkpoints)[-2:]
+        assert one.checkpoints_before <= newest[0], "two checkpoints are kept"
+        assert one.source_log_before <= newest[0] + 1
+        assert one.source_log_before <= min(self.published.values()) + 1
+        assert one.retained_before <= newest[-1] + 1
+        self.source_log_from = max(self.source_log_from, one.source_log_before)
+        self.checkpoints = {batch: held for batch, held in self.checkpoints.items() if batch >= one.checkpoints_before}
+        for holdings in self.nodes.values():
+            holdings.outputs = {output for output in holdings.outputs if output[1] >= one.retained_before}
+
+    def _stop(self, one: Stop) -> None:
+        assert not self.running
+        assert "\n" not in one.reason
+        whole = one.outcome is Outcome.STOPPED and not self.disturbed
+        if whole or one.outcome is Outcome.FINISHED:
+            assert self.finished in self.checkpoints, "all work is stored"
+            assert min(self.published.values()) >= self.finished, "and published"
+        if one.outcome is Outcome.FINISHED:
+            assert self.ended
+            assert self.finished == self.logged
+        self.stopped = one

@@ -1,0 +1,139 @@
+"""Real executors killed, hung and brought back: final results are those of a run without failures, to the byte.
+
+locations (4) --> speed-window (4) --+--> speed (4)
+                                     +--> join (4) --> filter (4) --> jams (4)
+reports (2) ----> incidents (2) -----+
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tenax.engine.application import Protection
+from tenax.engine.chaos.process import run_in_processes
+from tenax.engine.chaos.record import Moment, Outcome, Timeline, What
+from tenax.engine.chaos.runs import Trial, run_and_judge, varied
+from tenax.engine.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
+from tenax.engine.loading import load_application
+from tenax.engine.session import Session
+from tenax.examples import app_path
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+NODES, RACKS = 4, 2
+CHECKPOINT_EVERY = 4
+BATCH_S, BATCH_ROWS, BATCHES = 0.25, 100, 36
+OPTIONS: Mapping[str, object] = {
+    "rows": BATCH_ROWS * BATCHES,
+    "reports": 300,
+    "rate": BATCH_ROWS / BATCH_S,
+    "users": 2_000,
+    "segments": 20,
+    "length": "3s",
+    "parallelism": 4,
+    "paced": True,
+}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One cluster of four nodes for all trials: what was killed in one has returned before the next."""
+    session = Session(tmp_path_factory.mktemp("cluster"), NODES)
+    yield session
+    session.stop()
+
+
+def faults(text: str) -> Schedule:
+    """`kill 2@9b, return 1@15b` as a schedule."""
+    return tuple(parse_fault(Kind(kind), what) for kind, what in (one.split() for one in text.split(", ")))
+
+
+def tried(session: Session, out: Path, schedule: Schedule, how: Protection, seed: int | None = None) -> Outcome:
+    """Run traffic under faults, and ask the oracle; with what happened if it does not hold."""
+    print(f"seed {seed}: {' '.join(map(str, schedule))}; {how}")
+    trial = Trial(NODES, RACKS, how, BATCH_S, BATCH_ROWS, schedule, seed)
+    outcome = run_and_judge(load_application(app_path("traffic"), OPTIONS), out, trial, session)
+    print(outcome.to_json())
+    assert outcome.held, outcome.findings
+    assert outcome.final_equals_failure_free
+    assert (outcome.lost, outcome.duplicated, outcome.different) == (0, 0, 0)
+    assert outcome.corrected_results == outcome.tentative_results
+    assert outcome.batches >= BATCHES
+    return outcome
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_random_faults_change_no_final_result(number: int, four: Session, tmp_path: Path) -> None:
+    seed = int(os.environ.get("TENAX_SEED", "100")) + number
+    schedule = random_schedule(seed, NODES, RACKS, within=28, driver=False)
+    tried(four, tmp_path, schedule, varied(seed, checkpoint_every=CHECKPOINT_EVERY), seed)
+
+
+TARGETED: Mapping[str, tuple[str, Protection]] = {
+    "two nodes at once, all replicated": ("kill 2@9b, return 2@16b", Protection(replicas="all")),
+    "a task and its producer": ("kill join[0]+speed-window[0]@9b", Protection()),
+    "a failure during recovery": ("kill 1@9b, kill 1@1r, return 1@20b", Protection()),
+    "a rack, outputs held": ("kill rack1@9b, return 1@12b, return 1@20b", Protection(outputs="hold")),
+    "a rack, blocking": ("kill rack2@9b, return 2@9b", Protection(recovery="blocking", backups="all")),
+    "a rack, adaptive backups": ("kill rack1@7b, return 2@10b, kill rack2@16b", Protection(backups="adaptive")),
+    "all nodes, one of which returns in time": ("kill all@9b, return 1@9b", Protection(replicas=4)),
+}
+
+
+@pytest.mark.parametrize("name", TARGETED)
+def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_path: Path) -> None:
+    text, how = TARGETED[name]
+    outcome = tried(four, tmp_path, faults(text), limited(how))
+    assert outcome.unreached == ()
+    assert outcome.strikes
+    assert all(strike.nodes for strike in outcome.strikes)
+    assert outcome.detection_s is not None
+    assert outcome.all_recovered_s is not None
+    if how.outputs == "hold" or how.recovery == "blocking":
+        assert outcome.tentative_results == 0
+
+
+def test_nodes_that_die_while_a_checkpoint_is_stored_change_no_final_result(four: Session, tmp_path: Path) -> None:
+    outcome = tried(four, tmp_path, faults("kill 2@2c, return 2@14b"), limited(Protection(replicas=4)))
+    assert len(outcome.strikes) == 1
+
+
+def test_nodes_return_by_themselves_when_a_run_cannot_go_on_without_any(four: Session, tmp_path: Path) -> None:
+    outcome = tried(four, tmp_path, faults("kill all@9b"), limited(Protection()))
+    assert len(outcome.strikes[0].nodes) == NODES
+    assert any("no node" in text for text in noted(tmp_path))
+
+
+def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session, tmp_path: Path) -> None:
+    outcome = tried(four, tmp_path, faults("hang 1@6b, return 1@8b"), limited(Protection()))
+    (strike,) = outcome.strikes
+    assert strike.detection_s is not None  # it was not waited for until the end
+
+
+def limited(how: Protection) -> Protection:
+    """The same with frequent checkpoints, so that there is one to go back to."""
+    return Protection(how.replicas, None, how.backups, how.recovery, how.outputs, checkpoint_every=CHECKPOINT_EVERY)
+
+
+def noted(out: Path) -> list[str]:
+    return [str(one.detail["text"]) for one in Timeline(out / "timeline.jsonl").read() if one.what is What.NOTED]
+
+
+def test_a_driver_killed_while_nodes_are_missing_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    schedule = (parse_fault(Kind.KILL, "1@8b"), parse_fault(Kind.DRIVER, "12b"))
+    trial = Trial(2, None, limited(Protection()), BATCH_S, BATCH_ROWS, schedule)
+    moments: list[Moment] = []
+    outcome = run_in_processes(app_path("traffic"), OPTIONS, tmp_path, trial, moments.append)
+    print(outcome.to_json())
+    assert outcome.held, outcome.findings
+    assert outcome.drivers == 2
+    assert outcome.unreached == ()
+    assert [one.fault for one in outcome.strikes] == ["--kill 1@8b", "--kill-driver 12b"]
+    faults_made = [one.detail["number"] for one in moments if one.what is What.FAULT]
+    assert faults_made == [0, 1]  # what happened before the driver died does not happen again
+    struck = [one for one in moments if one.what is What.FAULT][-1].at_s
+    assert not any(one.what is What.JOINED and one.at_s < struck for one in moments)
