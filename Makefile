@@ -27,7 +27,8 @@ test: setup  ## lint, types, import contract and all tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --ignore tests/spark
-	$(BIN)/pytest tests/spark
+	$(BIN)/pytest tests/spark --ignore tests/spark/test_chaos.py
+	$(BIN)/pytest tests/spark/test_chaos.py  # by itself: it needs a cluster of another size, and Spark has one a process
 
 chaos: setup  ## 25 random schedules of real faults and 10,000 simulated runs; about half an hour
 	$(BIN)/python -m tenax.cli.soak
