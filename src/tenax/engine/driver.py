@@ -54,7 +54,7 @@ MAX_BYTES = 64 * 1024 * 1024
 def control_settings(checkpoint_every: int = 10) -> Settings:
     """The coordinator's bounds for a run; a pass never spans more than a checkpoint's interval.
 
-    A round takes as much as a live pass does: it ends where the retained outputs of one end, and must be able to follow.
+    A round takes as much as a live pass: it ends where the retained outputs of one end, and must be able to follow.
     """
     per_pass = min(MAX_BATCHES_PER_PASS, checkpoint_every)
     return Settings(checkpoint_every, per_pass, 2 * per_pass + 1, 2 * per_pass + 1, max_batches_per_round=per_pass)
