@@ -282,8 +282,11 @@ def _closer(run: Run, state: RunState) -> RunState:
         return state
     now = standing(run, state)
     left = 0 if now.whole else gap(state, now)
-    before = state.outage.gap
-    stalled = state.outage.stalled + 1 if before is not None and left is not None and left >= before else 0
+    before, stalled = state.outage.gap, state.outage.stalled
+    if not left:
+        stalled = 0
+    elif stalled < run.settings.patience:  # once live passes wait, they wait for the join
+        stalled = stalled + 1 if before is not None and left >= before else 0
     return replace(state, outage=replace(state.outage, gap=left, stalled=stalled))
 
 
