@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tenax.cli import render
+from tenax.cli.arguments import name_values, overridden
 from tenax.cli.options import (
     BackupsBy,
     CheckpointEvery,
@@ -22,7 +23,6 @@ from tenax.cli.options import (
     TentativeDelay,
     made,
 )
-from tenax.cli.run import _options, overridden
 from tenax.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def chaos_command(
     schedule: Schedule = tuple(parse_fault(kind, text) for kind, texts in told.items() for text in texts or [])
     schedule += random_schedule(seed, nodes, racks, within) if random else ()
     check(schedule, nodes, racks)
-    arguments = _options(options or [])
+    arguments = name_values(options or [])
     application = load_application(file, arguments)  # mistakes are told now, not by a child
     given = {
         "replicas": replicas,

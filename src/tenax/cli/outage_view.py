@@ -33,7 +33,11 @@ class Kind(StrEnum):
     """What a result was when it came."""
 
     FINAL = "final"
+    PARTIAL = "partial"
+    """Final as far as it goes; some partitions are missing."""
     TENTATIVE = "tentative"
+    COMPLETED = "completed"
+    """Final, with the partitions that were missing."""
     CORRECTED = "corrected"
     """Final, in place of a tentative one."""
 
@@ -90,6 +94,7 @@ class _Batch:
 
     pass_id: str = ""
     was_tentative: bool = False
+    was_partial: bool = False
     qualities: dict[int, float] = field(default_factory=dict)
     final: set[int] = field(default_factory=set)
 
@@ -216,7 +221,7 @@ class Outages:
         corrected: dict[int, str] = {}
         for (output, batch), state in sorted(touched.items(), key=lambda one: one[0][1]):
             mark = self._mark(output, batch, state, str(event.pass_id))
-            if mark.kind is Kind.CORRECTED:
+            if mark.kind in {Kind.CORRECTED, Kind.COMPLETED}:
                 corrected[batch] = f"{corrected[batch]} and {output}" if batch in corrected else output
             said += self._changed(mark)
         for names in dict.fromkeys(corrected.values()):
@@ -229,7 +234,12 @@ class Outages:
         count = self.parallelism[output]
         quality = sum(state.qualities.values()) / count
         whole = len(state.final) == count
-        kind = Kind.TENTATIVE if not whole else Kind.CORRECTED if state.was_tentative else Kind.FINAL
+        if state.was_tentative:
+            kind = Kind.CORRECTED if whole else Kind.TENTATIVE
+        elif whole:
+            kind = Kind.COMPLETED if state.was_partial else Kind.FINAL
+        else:
+            kind = Kind.PARTIAL
         known_s = self._known_s.get(batch)
         mark = Mark(output, batch, self.clock(), kind, quality, None if known_s is None else self.clock() - known_s)
         if state.pass_id == pass_id:
@@ -238,7 +248,7 @@ class Outages:
                     del self.marks[position]
                     break
         state.pass_id = pass_id
-        state.was_tentative |= not whole
+        state.was_partial |= not whole
         self.marks.append(mark)
         if output not in self.newest or batch >= self.newest[output].batch:
             self.newest[output] = mark
@@ -247,11 +257,11 @@ class Outages:
         return mark
 
     def _changed(self, mark: Mark) -> list[str]:
-        """Tell when an output begins to be tentative; its return is told by corrections."""
+        """Tell when an output begins to be partial or tentative; its return is told by corrections."""
         before = self._shown.get(mark.output, Kind.FINAL)
         self._shown[mark.output] = mark.kind
-        if mark.kind is Kind.TENTATIVE and before is not Kind.TENTATIVE:
-            return [f"{mark.output}: tentative from batch {mark.batch} on, quality {mark.quality:.2f}"]
+        if mark.kind in {Kind.TENTATIVE, Kind.PARTIAL} and before is not mark.kind:
+            return [f"{mark.output}: {mark.kind} from batch {mark.batch} on, quality {mark.quality:.2f}"]
         return []
 
 
@@ -275,7 +285,7 @@ def conditions(coordinator: Coordinator) -> list[Condition]:
 
 
 def output_text(outages: Outages, output: str) -> Text:
-    """What an output shows now: final, tentative with its quality, or held, and how fresh that is."""
+    """What an output shows now: final, partial or tentative with its quality, or held, and how fresh that is."""
     mark = outages.newest.get(output)
     if mark is None:
         return Text("no result yet", style="dim")
@@ -283,8 +293,8 @@ def output_text(outages: Outages, output: str) -> Text:
     silent_s = outages.clock() - mark.at_s
     if outages.outage_s is not None and mark.at_s < outages.outage_s and _tainted(outages, output):
         return Text.assemble(("held", "red"), f"  for {silent_s:.0f} s, {fresh}")
-    if mark.kind is Kind.TENTATIVE:
-        return Text.assemble(("tentative", "yellow"), f"  quality {mark.quality:.2f}, {fresh}")
+    if mark.kind in {Kind.TENTATIVE, Kind.PARTIAL}:
+        return Text.assemble((mark.kind, "yellow"), f"  quality {mark.quality:.2f}, {fresh}")
     return Text.assemble(("final", "green"), f"  {fresh}")
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tenax.cli import render
+from tenax.cli.arguments import name_values, overridden
 from tenax.cli.options import (
     BackupsBy,
     CheckpointEvery,
@@ -23,10 +22,7 @@ from tenax.cli.options import (
     TentativeDelay,
 )
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import InvalidRequest, TenaxError
-
-if TYPE_CHECKING:
-    from tenax.engine.application import Protection
+from tenax.errors import TenaxError
 
 
 def run_command(
@@ -76,7 +72,7 @@ def run_command(
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
-    application = load_application(file, _options(options or []))
+    application = load_application(file, name_values(options or []))
     given = {
         "replicas": replicas,
         "recovery_latency": recovery_latency,
@@ -101,27 +97,6 @@ def run_command(
     failed(stop, folder)
 
 
-def overridden(protection: Protection, given: Mapping[str, str | int | None]) -> Protection:
-    """The protection of an application with what was given on the command line in place of its own."""
-    changes: dict[str, str | int | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
-    replicas = changes.get("replicas")
-    if isinstance(replicas, str):
-        changes["replicas"] = _replicas(replicas)
-    if changes.get("backups") in {"source", "all"} and "recovery_latency" not in changes:
-        protection = replace(protection, recovery_latency=None, backups=None)  # what planned backups were to keep
-    if "recovery_latency" in changes and "backups" not in changes and protection.backups in {"source", "all"}:
-        protection = replace(protection, backups=None)
-    if changes.get("outputs") == "hold" or changes.get("recovery") == "blocking":
-        changes.setdefault("tentative_delay", "0s")  # nothing will be tentative
-    return replace(protection, **changes)  # type: ignore[arg-type]  # checked by what it makes
-
-
-def _replicas(text: str) -> int | str | tuple[str, ...]:
-    if text.removeprefix("-").isdigit():
-        return int(text)
-    return tuple(part.strip() for part in text.split(",")) if "[" in text else text
-
-
 def failed(stop: Stop, folder: Path) -> None:
     """Raise if a run ended because it could not go on."""
     if stop.outcome is Outcome.FAILED:
@@ -130,26 +105,6 @@ def failed(stop: Stop, folder: Path) -> None:
 
 class RunFailed(TenaxError):
     """A run ended because it could not go on."""
-
-
-def _options(words: list[str]) -> dict[str, object]:
-    """`rows=1000 out=results` as keyword arguments; whole numbers and decimals become numbers."""
-    found: dict[str, object] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or not name.isidentifier():
-            raise InvalidRequest(f"options are written name=value, found {word!r}: correct it")
-        found[name] = _value(value)
-    return found
-
-
-def _value(text: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def stop_on_interrupt(request_stop: object) -> None:

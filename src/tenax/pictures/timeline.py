@@ -28,9 +28,12 @@ LANDMARKS_HEIGHT = 0.75  # room for the labels above the first panel
 
 KINDS = {
     "final": ("o", "#0072b2", "final"),
+    "partial": ("s", "#cc79a7", "partial: final, but partitions are missing"),
     "tentative": ("D", "#d55e00", "tentative: lacks some inputs"),
+    "completed": ("v", "#00785a", "completion: final, adds what was missing"),
     "corrected": ("^", "#00785a", "correction: final, replaces a tentative one"),
 }
+HOLLOW = frozenset({"partial", "tentative"})  # what will be replaced or completed
 """Marker, colour and meaning of a result (colours after Okabe and Ito, safe for the colour-blind)."""
 KILLED = "#c8330a"
 ALIVE = "#7fa8c9"
@@ -158,7 +161,7 @@ def _draw_latency(axes: Axes, history: History) -> None:
 
 def _scatter(axes: Axes, kind: str, x: Sequence[float], y: Sequence[float]) -> None:
     marker, colour, _ = KINDS[kind]
-    hollow = kind == "tentative"
+    hollow = kind in HOLLOW
     axes.scatter(
         x, y, s=22, marker=marker, facecolors=PAPER if hollow else colour, edgecolors=colour, linewidths=1.2, zorder=4
     )
@@ -233,7 +236,7 @@ def _legend(figure: Figure, history: History) -> None:
             marker=marker,
             markersize=6,
             color=colour,
-            markerfacecolor=PAPER if kind == "tentative" else colour,
+            markerfacecolor=PAPER if kind in HOLLOW else colour,
             label=meaning,
         )
         for kind, (marker, colour, meaning) in KINDS.items()

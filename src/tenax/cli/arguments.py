@@ -1,0 +1,53 @@
+"""What words of the command line mean for an application: its own options, and its protection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tenax.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from tenax.engine.application import Protection
+
+
+def name_values(words: list[str]) -> dict[str, object]:
+    """`rows=1000 out=results` as keyword arguments; whole numbers and decimals become numbers."""
+    found: dict[str, object] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.isidentifier():
+            raise InvalidRequest(f"options are written name=value, found {word!r}: correct it")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def overridden(protection: Protection, given: Mapping[str, str | int | None]) -> Protection:
+    """The protection of an application with what was given on the command line in place of its own."""
+    changes: dict[str, str | int | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
+    replicas = changes.get("replicas")
+    if isinstance(replicas, str):
+        changes["replicas"] = _replicas(replicas)
+    if changes.get("backups") in {"source", "all"} and "recovery_latency" not in changes:
+        protection = replace(protection, recovery_latency=None, backups=None)  # what planned backups were to keep
+    if "recovery_latency" in changes and "backups" not in changes and protection.backups in {"source", "all"}:
+        protection = replace(protection, backups=None)
+    if changes.get("outputs") == "hold" or changes.get("recovery") == "blocking":
+        changes.setdefault("tentative_delay", "0s")  # nothing will be tentative
+    return replace(protection, **changes)  # type: ignore[arg-type]  # checked by what it makes
+
+
+def _replicas(text: str) -> int | str | tuple[str, ...]:
+    if text.removeprefix("-").isdigit():
+        return int(text)
+    return tuple(part.strip() for part in text.split(",")) if "[" in text else text
