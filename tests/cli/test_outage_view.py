@@ -14,11 +14,16 @@ from tenax.cli.demo import demo_schedule
 from tenax.cli.main import run
 from tenax.cli.outage_view import GLYPHS, Condition, Kind, Outages, OutageView, conditions, drawn, output_text
 from tenax.cli.report import Account, history, page, write_report
-from tenax.control.events import Event
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event, Published, Woken
+from tenax.control.instructions import Part, Publish
 from tenax.control.state import Settings
+from tenax.control.versions import PassId
 from tenax.engine.chaos.record import Moment, What
 from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology import Input, Operator, Partitioning, Topology
 from tenax.pictures.timeline import save_timeline
 
 # a[0] n1 ──▶ e[0] n5 (output)
@@ -229,3 +234,15 @@ def test_the_demo_does_not_empty_a_folder_of_somebody_else(capsys: pytest.Captur
     assert run(["demo", "--out", str(tmp_path)]) == 2
     assert "--out is an empty folder or one of an earlier demo" in capsys.readouterr().err
     assert (tmp_path / "thesis.tex").exists()
+
+
+def test_an_output_whose_other_partitions_are_missing_is_partial_and_then_completed() -> None:
+    # a ──▶ b[0], b[1] (output): nothing of b is tentative while one of its tasks is lost
+    graph = TaskGraph(Topology("two", (Operator("a"), Operator("b", 2, (Input("a", Partitioning.SPLIT),)))))
+    outages = Outages(graph, ("b",), lambda: 1.0)
+    coordinator = Coordinator(graph)
+    for pass_id, index in ((PassId(1, 1), 0), (PassId(1, 2), 1)):
+        told = Publish(pass_id, (Part(Task("b", index), 1, 1),), tentative=False, attempt=1)
+        outages.handled(coordinator, Woken(0), [told])
+        outages.handled(coordinator, Published(pass_id), [])
+    assert [(mark.kind, mark.quality) for mark in outages.marks] == [(Kind.PARTIAL, 0.5), (Kind.COMPLETED, 1.0)]
