@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
-from tenax.cli.run import overridden
+from tenax.cli.arguments import overridden
 from tenax.control.state import Backups, Outputs, Recovery
 from tenax.engine.application import Protection
 from tenax.engine.driver import RunSettings
