@@ -341,3 +341,27 @@ def test_stored_files_are_plain_json(tmp_path: Path) -> None:
     for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.jsonl")]:
         for line in path.read_text().splitlines():
             assert set(json.loads(line)) == {"crc32", "record"}
+
+
+def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -> None:
+    store = store_with(tmp_path, checkpoints=3)
+    over = threading.Event()
+
+    def trim_again_and_again() -> None:
+        while not over.is_set():
+            store.trim()
+
+    trimming = threading.Thread(target=trim_again_and_again)
+    trimming.start()
+    try:
+        for _ in range(100):
+            batch = store.batches[-1].number + 1
+            store.log_batch(batch, {"reads": batch})
+            if batch % 5 == 0:
+                commit(store, batch - 1)
+    finally:
+        over.set()
+        trimming.join()
+    numbers = [one.number for one in store.batches]
+    assert numbers == list(range(numbers[0], 107))
+    assert [records.integer(one, "batch") for one in journal.read(tmp_path / "batches")] == numbers

@@ -67,8 +67,11 @@ class BatchPlanner:
         return self._known_s.pop(number, time.monotonic())
 
     def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
-        """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile."""
-        last = first - 1
+        """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile.
+
+        What an earlier attempt has logged before it failed counts.
+        """
+        last = max(first - 1, min(self.logged, first + count - 1))
         while last < first + count - 1:
             batch = self._plan(last + 1)
             if isinstance(batch, Batch):
@@ -110,7 +113,8 @@ class BatchPlanner:
 
     def forget_before(self, number: int) -> None:
         """Let go of batches that nothing will read again."""
-        self._batches = {one: batch for one, batch in self._batches.items() if one >= number}
+        for one in [known for known in tuple(self._batches) if known < number]:
+            del self._batches[one]  # in place: another thread may add the next batch
 
     def _renewed(self, batch: Batch) -> Batch:
         ranges = {

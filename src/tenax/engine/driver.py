@@ -24,7 +24,7 @@ from tenax.control.versions import StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
-from tenax.engine.nodes import Nodes
+from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.ordering import Ordering
 from tenax.engine.passes import PassRunner, Upload, group_of
 from tenax.engine.publishing import Publisher
@@ -66,6 +66,7 @@ class RunSettings:
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
+    - `standby` nodes hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
       asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
@@ -80,6 +81,8 @@ class RunSettings:
     replicas: tuple[Task, ...] = ()
     racks: int | None = None
     slots: int | None = None
+    standby: int = 0
+    standby_slots: int | None = None
     keep_batches: bool = False
     replay: bool = False
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
@@ -151,7 +154,9 @@ class Driver:
             shipped = Shipped(self.application, Places(work / "nodes", folder))
             self.broadcast = session.context.broadcast(pack(shipped))
             self.runner = PassRunner(session.context, self.broadcast)
-            self.nodes = Nodes(session, self.runner, work / "nodes", self.settings.racks, self.settings.slots)
+            given = self.settings
+            roles = Roles(given.racks, given.slots, given.standby, given.standby_slots)
+            self.nodes = Nodes(session, self.runner, work / "nodes", roles)
             coordinator = Coordinator(
                 self.graph,
                 self.settings.control,
@@ -309,8 +314,7 @@ class Driver:
         return events.Published(told.pass_id, told.tentative)
 
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        newest = self.ordering.manifests.get(max(self.ordering.manifests, default=0), {})
-        known = {task: {part.segment: part for part in parts} for task, parts in newest.items()}
+        known = {task: {part.segment: part for part in parts} for task, parts in self.ordering.newest.items()}
         names = tuple(sorted(set(told.nodes)))
         job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, known)
         # a checkpoint that was cancelled may be asked for again as its first attempt
@@ -320,7 +324,7 @@ class Driver:
         notes = {"versions": [str(version) for version in told.versions], **self.ordering.notes(told.batch)}
         positions = self.planner.batch(told.batch).positions
         self.store.commit_checkpoint(Checkpoint(told.batch, self.store.epoch, segments, positions, notes))
-        self.ordering.manifests[told.batch] = segments
+        self.ordering.keep(told.batch, segments)
         new = (part for task, parts in segments.items() for part in parts if part.segment not in known.get(task, {}))
         return events.CheckpointStored(told.batch, told.attempt, sum(part.bytes for part in new))
 
@@ -369,7 +373,7 @@ class Driver:
             {task: records.integer(marks, task) for task in marks},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         )
-        self.ordering.manifests[checkpoint.batch] = checkpoint.segments
+        self.ordering.keep(checkpoint.batch, checkpoint.segments)
         return StoredCheckpoint(checkpoint.batch, versions)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.engine.passes import PassRunner
@@ -12,21 +13,38 @@ from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
 
 
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What a node is by its place among the nodes: the first so many are standby, and racks take turns."""
+
+    racks: int | None = None
+    slots: int | None = None
+    standby: int = 0
+    standby_slots: int | None = None
+
+    def node(self, name: str, place: int) -> Node:
+        """The node of that name at a place, counted from 0."""
+        standby = place < self.standby
+        slots = self.standby_slots if standby else self.slots
+        return Node(name, rack=self.rack(place), slots=slots, standby=standby)
+
+    def rack(self, place: int) -> str | None:
+        """The rack of a place."""
+        return None if self.racks is None else f"rack{place % self.racks + 1}"
+
+
 class Nodes:
     """Which executors are known, lost and new.
 
-    - A node that is gone never comes back; an executor that takes its place is a new node, in the same rack.
+    - A node that is gone never comes back; an executor that takes its place is a new node, of the same rack and role.
     - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real.
     """
 
-    def __init__(
-        self, session: Session, runner: PassRunner, folder: Path, racks: int | None, slots: int | None
-    ) -> None:
+    def __init__(self, session: Session, runner: PassRunner, folder: Path, roles: Roles) -> None:
         self._session = session
         self._runner = runner
         self._folder = folder
-        self._racks = racks
-        self._slots = slots
+        self._roles = roles
         self._lock = threading.Lock()
         self._known: dict[str, NodeInfo] = {}
         self._places: dict[str, int] = {}
@@ -82,8 +100,7 @@ class Nodes:
                 place = next(one for one in range(len(self._places) + 1) if one not in self._places.values())
                 self._known[name] = info
                 self._places[name] = place
-                rack = None if self._racks is None else f"rack{place % self._racks + 1}"
-                made.append(Node(name, rack=rack, slots=self._slots))
+                made.append(self._roles.node(name, place))
         return tuple(made)
 
     def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
@@ -94,4 +111,4 @@ class Nodes:
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""
         with self._lock:
-            return None if self._racks is None else f"rack{self._places[name] % self._racks + 1}"
+            return self._roles.rack(self._places[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,9 @@ class Ordering:
 
     - `marks`: the highest event time that each source task has seen, after every batch that may be read again.
     - `empties`: what the inputs of each operator look like, for steps that find none.
-    - `manifests`: where the versions of kept checkpoints lie in the store.
+    - Where the versions of kept checkpoints lie in the store.
+
+    Passes, checkpoints and trims use it at the same time, each in a thread of its own.
     """
 
     def __init__(self, application: Application, graph: TaskGraph, planner: BatchPlanner, run: str) -> None:
@@ -37,11 +40,16 @@ class Ordering:
             if not graph.streams[graph.operator_of[number]]:
                 self._marks[number] = {0: NO_WATERMARK_US}
         self._empties: dict[int, tuple[bytes, ...]] = {}
-        self.manifests: dict[int, Mapping[Task, tuple[SegmentFile, ...]]] = {}
+        self._manifests: dict[int, Mapping[Task, tuple[SegmentFile, ...]]] = {}
+        self._lock = threading.RLock()
         self.retained_before = 0
 
     def order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
         """The order of a pass."""
+        with self._lock:
+            return self._order(told, published)
+
+    def _order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
         graph, batches = self._graph, [self._planner.batch(one) for one in range(told.first, told.last + 1)]
         names = tuple(sorted({step.node for step in told.steps} | {reading.node for reading in told.readings}))
         place = {name: number for number, name in enumerate(names)}
@@ -75,26 +83,40 @@ class Ordering:
 
     def learn(self, told: RunPass, reports: Sequence[Report]) -> None:
         """Remember what later passes need."""
-        for report in reports:
-            for batch, mark in enumerate(report.marks, start=told.first):
-                self._marks[report.task][batch] = mark
-            if report.empties:
-                self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
+        with self._lock:
+            for report in reports:
+                for batch, mark in enumerate(report.marks, start=told.first):
+                    self._marks[report.task][batch] = mark
+                if report.empties:
+                    self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
 
     def forget_before(self, batch: int) -> None:
         """Let go of what only earlier batches need."""
-        self.manifests = {one: files for one, files in self.manifests.items() if one >= batch}
-        for marks in self._marks.values():
-            for one in [known for known in marks if known < batch]:
-                del marks[one]
+        with self._lock:
+            self._manifests = {one: files for one, files in self._manifests.items() if one >= batch}
+            for marks in self._marks.values():
+                for one in [known for known in marks if known < batch]:
+                    del marks[one]
+
+    def keep(self, batch: int, segments: Mapping[Task, tuple[SegmentFile, ...]]) -> None:
+        """Remember where the versions of a checkpoint lie."""
+        with self._lock:
+            self._manifests[batch] = segments
+
+    @property
+    def newest(self) -> Mapping[Task, tuple[SegmentFile, ...]]:
+        """Where the versions of the newest checkpoint lie; nowhere if there is none."""
+        with self._lock:
+            return self._manifests[max(self._manifests)] if self._manifests else {}
 
     def notes(self, batch: int) -> dict[str, dict[str, int] | dict[str, list[str]]]:
         """What a checkpoint must say of sources and inputs, as plain data."""
-        marks = {str(self._graph.task(number)): marks[batch] for number, marks in self._marks.items()}
-        empties = {
-            self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
-            for number, chunks in self._empties.items()
-        }
+        with self._lock:
+            marks = {str(self._graph.task(number)): marks[batch] for number, marks in self._marks.items()}
+            empties = {
+                self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
+                for number, chunks in self._empties.items()
+            }
         return {"marks": marks, "empties": empties}
 
     def restore(self, batch: int, marks: Mapping[str, int], empties: Mapping[str, Sequence[str]]) -> None:
@@ -128,7 +150,7 @@ class Ordering:
         number = self._graph.number(step.task)
         restored = None
         if step.stored and step.start.pass_id != NO_PASS and number not in self._marks:
-            restored = self.manifests[step.start.batch][step.task]
+            restored = self._manifests[step.start.batch][step.task]
         return StepOrder(
             number,
             place[step.node],

@@ -49,7 +49,7 @@ class Plan:
     interval_ms: int
 
 
-FULL = Plan(Shape(60, 100_000, 1_000), 16, 3, PARTITION_COUNTS, 20, 2_000)
+FULL = Plan(Shape(100, 100_000, 1_000), 40, 3, PARTITION_COUNTS, 20, 2_000)
 QUICK = Plan(Shape(12, 10_000, 100), 4, 1, (2,), 0, 1_000)
 
 

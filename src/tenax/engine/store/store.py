@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ class Store:
     - A batch runs only after `log_batch` has returned: then its ranges survive, and no newer driver missed them.
     - A checkpoint counts from the moment its manifest is there; its segment files are there before.
     - Every write is a partial file, synced and renamed, or a synced append of one checksummed line.
+    - Batches may be logged and trimmed by different threads at once.
     """
 
     def __init__(self, folder: Path, identity: str, epoch: int) -> None:
@@ -55,6 +57,7 @@ class Store:
         self._journal, found = Journal.open(folder / "batches", epoch)
         self._batches = [LoggedBatch(records.integer(one, "batch"), one["data"]) for one in found]
         self._events = EventLog(folder, epoch)
+        self._batch_lock = threading.RLock()  # a trim rewrites the log from what it has read
 
     @classmethod
     def open(cls, folder: Path, topology: object) -> Store:
@@ -77,19 +80,21 @@ class Store:
 
     def log_batch(self, number: int, data: Json) -> None:
         """Log what a batch will read, before it runs; batches are numbered without gaps."""
-        if self._batches and number != self._batches[-1].number + 1:
-            raise StoreFailed(
-                f"{self.folder}: batches are logged in order, found {number} after {self._batches[-1].number}: "
-                "log the next one"
-            )
-        self._journal.append({"batch": number, "data": data})
-        self._batches.append(LoggedBatch(number, data))
+        with self._batch_lock:
+            if self._batches and number != self._batches[-1].number + 1:
+                raise StoreFailed(
+                    f"{self.folder}: batches are logged in order, found {number} after {self._batches[-1].number}: "
+                    "log the next one"
+                )
+            self._journal.append({"batch": number, "data": data})
+            self._batches.append(LoggedBatch(number, data))
         self.check_epoch()
 
     def replace_batches(self, batches: Sequence[LoggedBatch]) -> None:
         """Put other batches into the log, in one rename: the caller knows that no result would differ."""
-        self._journal.rewrite([{"batch": batch.number, "data": batch.data} for batch in batches])
-        self._batches = list(batches)
+        with self._batch_lock:
+            self._journal.rewrite([{"batch": batch.number, "data": batch.data} for batch in batches])
+            self._batches = list(batches)
         self.check_epoch()
 
     @property
@@ -134,10 +139,11 @@ class Store:
         if len(kept) < keep:
             return Trimmed(0, 0, 0)
         oldest = kept[-1].batch
-        rest = [batch for batch in self._batches if batch.number > oldest or not batches]
-        trimmed = len(self._batches) - len(rest)
-        if trimmed:
-            self.replace_batches(rest)
+        with self._batch_lock:
+            rest = [batch for batch in self._batches if batch.number > oldest or not batches]
+            trimmed = len(self._batches) - len(rest)
+            if trimmed:
+                self.replace_batches(rest)
         return Trimmed(*self.checkpoints.drop_all_but(kept), trimmed)
 
     def close(self) -> None:

@@ -1,0 +1,47 @@
+"""Batches are logged ahead of the passes: what one attempt has logged, the next one goes on from."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tenax.api.streams import Topology
+from tenax.control.events import BatchesLogged
+from tenax.engine.batches import BatchPlanner
+from tenax.engine.errors import StoreFailed
+from tenax.engine.sinks.parquet import parquet
+from tenax.engine.sources.files import files
+from tenax.engine.sources.source import Limits
+from tenax.engine.store.records import Json
+from tenax.engine.store.store import Store
+
+ROWS, ROWS_EACH = 40, 10
+
+
+class FullDisk(Store):
+    """A store whose disk has no room for one batch, once."""
+
+    refused = 3
+
+    def log_batch(self, number: int, data: Json) -> None:
+        if number == self.refused:
+            self.refused = 0
+            raise StoreFailed("no space left")
+        super().log_batch(number, data)
+
+
+def test_an_attempt_that_failed_halfway_is_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")
+    topology = Topology("plain")
+    topology.source("rows", files(tmp_path / "rows", time="ts", follow=False)).output("out", parquet(tmp_path / "out"))
+    store = FullDisk.open(tmp_path / "store", {})
+    planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), 0.0)
+    with pytest.raises(StoreFailed):
+        planner.log(1, 10, threading.Event())
+    assert planner.log(1, 10, threading.Event()) == BatchesLogged(1, 4, ended=True)
+    assert [one.number for one in store.batches] == [1, 2, 3, 4]
+    store.close()
