@@ -242,10 +242,8 @@ def _soak(bench: Bench, plan: Plan) -> Series:
             elapsed = time.monotonic() - begun
             due = len(found["soak s"]) * plan.soak_s / SOAK_SAMPLES
             if elapsed >= due:
-                files, size_mb = _held(driver.store.folder)
-                for name, value in zip(
-                    names, (elapsed, float(last), memory_mb(tree(os.getpid())), files, size_mb), strict=True
-                ):
+                seen = elapsed, float(last), memory_mb(tree(os.getpid())), *_held(driver.store.folder)
+                for name, value in zip(names, seen, strict=True):
                     found[name].append(value)
             if elapsed > plan.soak_s:
                 driver.request_stop()
@@ -401,12 +399,8 @@ def goals(found: Mapping[str, Sequence[float]]) -> list[Goal]:
         spread = f"medians of {len(found[f'{what} plain s'])} and {len(found[f'{what} larger s'])} passes"
         rows.append(Goal(f"{told[what]}: batch time", larger / plain, "times", wanted[what], spread))
     for size in SIZES:
-        costs = [
-            100 * (1 - one / other)
-            for one, other in zip(
-                found[f"{size} batches with rows/s"], found[f"{size} batches without rows/s"], strict=True
-            )
-        ]
+        pairs = zip(found[f"{size} batches with rows/s"], found[f"{size} batches without rows/s"], strict=True)
+        costs = [100 * (1 - one / other) for one, other in pairs]
         spread = _between(min(costs), max(costs)) + f" in {len(costs)} rounds"
         what = f"checkpoints every 10 {size} batches: throughput"
         rows.append(Goal(what, _middle(costs), "%", CHECKPOINT_GOAL_PERCENT, spread))

@@ -1,0 +1,161 @@
+"""How an outage was met, computed from what was shown when: silence, gaps, latencies, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+STEADY = 3  # outputs in a row that are as prompt as before: a single one may have been on its way at the kill
+
+
+class Period(StrEnum):
+    """Where a second of input lies, by when it appeared and when it was shown."""
+
+    BEFORE = "before"
+    """Shown before the kill; as long before it as the nodes stay away, so that the start of a run is left out."""
+    DURING = "during"
+    """Not shown at the kill, and appeared before nodes could return."""
+    AFTER = "after"
+    """Appeared when nodes could return."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What readers saw of a second of input from a moment on: which share of its partitions, final or tentative."""
+
+    at_s: float
+    second: int
+    final: float
+    tentative: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is complete and final."""
+        return self.final >= 1.0
+
+    @property
+    def share(self) -> float:
+        """The share of partitions that show something."""
+        return self.final + self.tentative
+
+
+@dataclass(frozen=True, slots=True)
+class SideRun:
+    """One run of one side; times are of one clock, counts as the side told them.
+
+    `exact` is what the oracle says of final results; None if there is no oracle for this side.
+    """
+
+    side: str
+    number: int
+    appeared_s: tuple[float, ...]
+    shown: tuple[Shown, ...]
+    killed_s: float
+    returned_s: float
+    killed: int
+    detection_s: float | None
+    restarts: int
+    tentative: int
+    corrected: int
+    exact: bool | None
+
+    @classmethod
+    def from_series(cls, side: str, number: int, series: Mapping[str, Sequence[float]]) -> SideRun:
+        """What the process of a side told."""
+        columns = (series["shown s"], series["shown second"], series["shown final"], series["shown tentative"])
+        shown = (Shown(at_s, int(second), final, open_) for at_s, second, final, open_ in zip(*columns, strict=True))
+        detection, exact = series.get("detection s", ()), series.get("exact", ())
+        return cls(
+            side,
+            number,
+            tuple(series["appeared s"]),
+            tuple(sorted(shown, key=lambda one: (one.at_s, one.second))),
+            series["killed s"][0],
+            series["returned s"][0],
+            int(series["killed"][0]),
+            detection[0] if detection else None,
+            int(sum(series.get("restarts", ()))),
+            int(sum(series.get("tentative", ()))),
+            int(sum(series.get("corrected", ()))),
+            bool(exact[0]) if exact else None,
+        )
+
+    def advances(self, *, whole: bool) -> list[Shown]:
+        """The outputs that held a newer second than any before; `whole` counts complete and final ones alone."""
+        newest, found = -1, []
+        for one in self.shown:
+            if one.second > newest and (one.whole or not whole):
+                newest = one.second
+                found.append(one)
+        return found
+
+    def after_kill(self, *, whole: bool) -> list[Shown]:
+        """The same after the kill: each holds a second that was not out at that moment."""
+        return [one for one in self.advances(whole=whole) if one.at_s > self.killed_s]
+
+    def silence_s(self, *, whole: bool) -> float | None:
+        """From the kill to the next output."""
+        after = self.after_kill(whole=whole)
+        return after[0].at_s - self.killed_s if after else None
+
+    def longest_gap_s(self) -> float | None:
+        """The longest time without an output, from the kill to the end."""
+        times = [self.killed_s, *(one.at_s for one in self.after_kill(whole=False))]
+        return max((later - earlier for earlier, later in pairwise(times)), default=None)
+
+    def first_share(self) -> float | None:
+        """The share of partitions in the first outputs after the kill, as they were shown at that moment."""
+        after = self.after_kill(whole=False)
+        return after[0].share if after else None
+
+    def incomplete(self) -> int:
+        """The seconds that were shown before they were complete and final."""
+        first: dict[int, Shown] = {}
+        for one in self.shown:
+            first.setdefault(one.second, one)
+        return sum(not one.whole for one in first.values())
+
+    def latencies(self, *, whole: bool) -> dict[int, tuple[float, float]]:
+        """For each second that was shown: when that was, and how long after it appeared."""
+        found: dict[int, tuple[float, float]] = {}
+        next_second = 1  # the first second completes no window
+        for one in self.advances(whole=whole):
+            for second in range(next_second, one.second + 1):
+                found[second] = (one.at_s, one.at_s - self.appeared_s[second])
+            next_second = one.second + 1
+        return found
+
+    def periods(self, *, whole: bool) -> dict[Period, list[float]]:
+        """Latencies by period."""
+        found: dict[Period, list[float]] = {period: [] for period in Period}
+        begin_s = self.killed_s - (self.returned_s - self.killed_s)
+        for second, (at_s, latency_s) in self.latencies(whole=whole).items():
+            appeared_s = self.appeared_s[second]
+            if appeared_s >= self.returned_s:
+                found[Period.AFTER].append(latency_s)
+            elif at_s > self.killed_s:
+                found[Period.DURING].append(latency_s)
+            elif appeared_s >= begin_s:
+                found[Period.BEFORE].append(latency_s)
+        return found
+
+    def back_s(self) -> float | None:
+        """From the kill until all is final and up to date: complete, and as prompt as the slowest before."""
+        usual_s = max(self.periods(whole=True)[Period.BEFORE], default=None)
+        if usual_s is None:
+            return None
+        after = self.after_kill(whole=True)
+        prompt = [one.at_s - self.appeared_s[one.second] <= usual_s for one in after]
+        for place, one in enumerate(after):
+            if all(prompt[place : place + STEADY]):
+                return one.at_s - self.killed_s
+        return None
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """The smallest value that so many percent of the values do not exceed; None of none."""
+    if not values:
+        return None
+    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
