@@ -7,11 +7,11 @@ All are carried out at the same time as others, and answered by events; `Trim`, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import Role
-from tenax.control.versions import PassId, Version
+from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 
 
@@ -54,11 +54,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Outputs of a task that is not stepped in a pass: a node sends what it has retained of an earlier one."""
+    """Outputs of a task that is not stepped in a pass: a node sends what was retained of an earlier one.
+
+    It lies on the node, or in the store if it is `stored`.
+    """
 
     task: Task
     node: str
     pass_id: PassId
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +122,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Upload these versions from these nodes, the manifest last. Answer: CheckpointStored, CheckpointFailed."""
+    """Upload these versions and their queues from these nodes, the manifest of the line last.
 
-    batch: int
+    What else is on the line is in the store since earlier checkpoints. Answer: CheckpointStored, CheckpointFailed.
+    """
+
+    line: StoredCheckpoint
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int
@@ -130,7 +137,7 @@ class StoreCheckpoint:
 class CancelCheckpoint:
     """Do not wait any longer for nodes that are gone; the checkpoint is answered as it stands."""
 
-    batch: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +182,17 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Let go of what nothing needs any more; each number is the first batch that is kept.
+    """Let go of what nothing needs any more; each number is the first that is kept.
 
-    - `retained_before`: retained outputs of earlier batches.
-    - `checkpoints_before`: checkpoints of earlier batches, and state segments that only they or older versions use.
+    - `retained_before`: retained outputs of earlier batches; of the tasks in `queues_before` those before its batch.
+    - `checkpoints_before`: checkpoints with lower numbers, and state segments that only they use.
     - `source_log_before`: ranges of earlier batches in the batch log and what a durable source log holds for them.
     """
 
     retained_before: int
     checkpoints_before: int
     source_log_before: int
+    queues_before: Mapping[Task, int] = field(default_factory=dict)
 
 
 class Outcome(StrEnum):

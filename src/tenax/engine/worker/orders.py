@@ -35,11 +35,12 @@ class StepOrder:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrder:
-    """Outputs of a task that a node sends again from what it has retained."""
+    """Outputs of a task that a node sends again: from what it has retained, or what lies in the store by batch."""
 
     task: int
     node: int
     pass_id: PassId
+    stored: Mapping[int, SegmentFile] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class Order:
     """Tasks that keep what they send on their node."""
     retained_before: int = 0
     """Retained outputs of earlier batches are no longer needed."""
+    queues_before: Mapping[int, int] = field(default_factory=dict)
+    """The same for single tasks, by number."""
     describe: bool = False
     empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 

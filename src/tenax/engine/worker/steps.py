@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from tenax.control.copies import Role
-from tenax.control.versions import Version
+from tenax.control.versions import Span, Version
 from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
@@ -109,11 +109,14 @@ class Worker:
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
         return sent
 
-    def upload(self, version: Version, known: Mapping[str, SegmentFile]) -> tuple[SegmentFile, ...]:
-        """Put a task's version into the store."""
+    def upload(
+        self, version: Version, queue: Sequence[Span], known: Mapping[str, SegmentFile]
+    ) -> tuple[SegmentFile, ...]:
+        """Put a task's version into the store, and the outputs that go beside it."""
+        beside = self.states.upload_queue(version.task, queue, known)
         if self.computations[self.graph.operator_of[self.graph.number(version.task)]].stateless:
-            return ()
-        return self.states.upload(version, known)
+            return beside
+        return self.states.upload(version, known) + beside
 
     def _run_level(self, order: Order, level: int, node: int, inbox: dict[Address, Chunk], sent: list[Bundle]) -> None:
         operators = order.layout.levels[level]
@@ -140,7 +143,11 @@ class Worker:
                 continue
             folder = self.states.folder(self.graph.task(reading.task))
             for batch in range(order.first, order.last + 1):
-                for address, chunk in read_outputs(folder, batch, reading.pass_id).items():
+                if reading.stored is None:
+                    found = read_outputs(folder, batch, reading.pass_id)
+                else:
+                    found = self.states.stored_outputs(reading.stored[batch])
+                for address, chunk in found.items():
                     for home in order.layout.homes.get(address[0], ()):
                         sent[home].chunks[address] = chunk
 
@@ -157,7 +164,7 @@ class Worker:
         if not computation.stateless:
             self.states.save(version, work.held.index, work.held.state)
         if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
-            drop_outputs(self.states.folder(version.task), order.retained_before)
+            drop_outputs(self.states.folder(version.task), order.queues_before.get(task, order.retained_before))
             if not computation.stateless:
                 self.states.drop_before(version.task, order.keep)
         return Report(
