@@ -245,8 +245,9 @@ def _to_record(checkpoint: Checkpoint) -> JsonObject:
 
 
 def _from_record(record: JsonObject) -> Checkpoint:
+    number, oldest = records.integer(record, "number"), records.integer(record, "oldest")
     return Checkpoint(
-        number=records.integer(record, "number"),
+        number=number,
         epoch=records.integer(record, "epoch"),
         segments={
             Task.parse(task): tuple(_part(part) for part in records.items(parts))
@@ -254,7 +255,7 @@ def _from_record(record: JsonObject) -> Checkpoint:
         },
         positions=records.mapping(record["positions"]),
         notes=record["notes"],
-        oldest=records.integer(record, "oldest"),
+        oldest=None if oldest == number else oldest,
     )
 
 
