@@ -40,7 +40,7 @@ def build(rows=10):
         (GOOD, ["--recovery", "never"], "recovery is one of incremental, blocking, found 'never'"),
         (GOOD, ["--outputs", "all"], "outputs is one of tentative, hold, found 'all'"),
         (GOOD, ["--tentative-delay", "1s", "--recovery", "blocking"], "needs tentative outputs and incremental"),
-        (GOOD, ["--checkpoint-every", "0"], "--checkpoint-every"),
+        (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(

@@ -52,8 +52,16 @@ RecoveryOrder = Annotated[
 TentativeDelay = Annotated[
     str | None, typer.Option("--tentative-delay", metavar="TIME", help="Time before the first tentative result.")
 ]
+CheckpointBy = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="HOW", help="How states are stored: aligned, sweeping, individual, ..."),
+]
 CheckpointEvery = Annotated[
-    int | None, typer.Option("--checkpoint-every", metavar="N", help="Batches between checkpoints.", min=1)
+    str | None, typer.Option("--checkpoint-every", metavar="N|TIME", help="Batches or time between checkpoints.")
+]
+FailureEvery = Annotated[
+    str | None,
+    typer.Option("--failure-every", metavar="TIME", help="Mean time between failures: the best interval follows."),
 ]
 
 

@@ -13,7 +13,9 @@ from tenax.cli import render
 from tenax.cli.arguments import name_values, overridden
 from tenax.cli.options import (
     BackupsBy,
+    CheckpointBy,
     CheckpointEvery,
+    FailureEvery,
     OutputMode,
     RecoveryLatency,
     RecoveryMode,
@@ -49,7 +51,9 @@ def run_command(
     outputs: OutputMode = None,
     order: RecoveryOrder = None,
     tentative_delay: TentativeDelay = None,
+    checkpoint: CheckpointBy = None,
     checkpoint_every: CheckpointEvery = None,
+    failure_every: FailureEvery = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -81,7 +85,9 @@ def run_command(
         "outputs": outputs,
         "order": order,
         "tentative_delay": tentative_delay,
+        "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
+        "failure_every": failure_every,
     }
     protected = planned(application.topology, overridden(application.protection, given))
     settings = protected.settings(

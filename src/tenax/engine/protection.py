@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tenax.control.state import Backups, Outputs, Recovery, Settings
+from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.engine.application import ALL, PLANNED, SOURCE, Protection
 from tenax.engine.driver import RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
 from tenax.planning.replicas import plan_replicas
@@ -60,25 +61,39 @@ class Protected:
                 also = ", after a correlated failure all" if kind != PLANNED else ""
                 bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
                 said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
+        single = (f"{name} {how}" for name, how in self.protection.checkpoints.items())
+        if self.protection.checkpoint != Strategy.ALIGNED or self.protection.checkpoints:
+            said.append(f"checkpoints {', '.join([self.protection.checkpoint, *single])}")
         return "; ".join(said)
 
     def settings(self, base: RunSettings) -> RunSettings:
         """The settings of a run with this protection in place of its own."""
         asked = self.protection
+        every = asked.checkpoint_every
         control: Settings = replace(
-            control_settings(asked.checkpoint_every),
+            control_settings(every) if isinstance(every, int) else control_settings(),
             recovery=Recovery(asked.recovery),
             outputs=Outputs(asked.outputs),
             backups=_BACKUPS[asked.backups or SOURCE],
             order=asked.order,
             tentative_delay_s=asked.tentative_delay_s,
+            strategy=Strategy(asked.checkpoint),
+            checkpoint_every_s=asked.checkpoint_every_s,
+            failure_every_s=asked.failure_every_s,
         )
-        return replace(base, control=control, retain=self.retain, replicas=self.replicas)
+        strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
+        return replace(base, control=control, retain=self.retain, replicas=self.replicas, strategies=strategies)
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
     graph = TaskGraph(_with_safe_sources(topology))
+    names = [operator.name for operator in topology.operators if not operator.is_source]
+    for name in asked.checkpoints:
+        if name not in names:
+            raise InvalidRequest(
+                f"checkpoints are of operators with a state, found {name!r}{suggestion(name, names)}: correct the name"
+            )
     replicas = _replicas(graph, asked)
     failed = ~graph.safe
     failed[graph.numbers(replicas)] = False
