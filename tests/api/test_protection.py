@@ -163,5 +163,5 @@ def test_the_command_line_counts_checkpoints_in_batches_or_time() -> None:
 
 
 def test_a_checkpoint_of_an_unknown_operator_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequest, match="operators with a state, found 'sum'.*sums"):
+    with pytest.raises(InvalidRequest, match=r"operators with a state, found 'sum'.*sums"):
         planned(topology().build().topology, Protection(checkpoints={"sum": "sweeping"}))
