@@ -139,10 +139,11 @@ def _late(run: Run, state: RunState) -> bool:
 
 def _suspended(run: Run, state: RunState) -> bool:
     """Whether tasks stand still until they are stored."""
-    if state.storing is None or Strategy.SYNCHRONOUS not in run.by_strategy:
+    if Strategy.SYNCHRONOUS not in run.by_strategy:
         return False
-    stored = (run.strategy_of[run.number[version.task]] for version in state.storing.versions)
-    return Strategy.SYNCHRONOUS in stored
+    suspended = set(run.by_strategy[Strategy.SYNCHRONOUS])
+    versions = (one for upload in (state.due, state.storing) if upload is not None for one in upload.versions)
+    return any(run.number[version.task] in suspended for version in versions)
 
 
 def _came_near(run: Run, state: RunState) -> bool:
