@@ -163,5 +163,15 @@ def test_the_command_line_counts_checkpoints_in_batches_or_time() -> None:
 
 
 def test_a_checkpoint_of_an_unknown_operator_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequest, match=r"operators with a state, found 'sum'.*sums"):
+    with pytest.raises(InvalidRequest, match=r"operators that are no sources, found 'sum'.*sums"):
         planned(topology().build().topology, Protection(checkpoints={"sum": "sweeping"}))
+
+
+def test_standbys_of_single_operators_win_over_the_plan() -> None:
+    built = topology().build().topology
+    active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
+    assert active.replicas == (Task("sums", 0), Task("sums", 1))
+    assert active.settings(RunSettings()).doubled == active.replicas
+    passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
+    assert {task.operator for task in passive.replicas} == {"out"}
+    assert passive.settings(RunSettings()).doubled == ()

@@ -62,6 +62,7 @@ class Topology:
         checkpoint: str = "aligned",
         checkpoints: Mapping[str, str] | None = None,
         failure_every: str | None = None,
+        standby: Mapping[str, str] | None = None,
     ) -> None:
         """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
         self._protection = Protection(
@@ -76,6 +77,7 @@ class Topology:
             checkpoint,
             dict(checkpoints or {}),
             failure_every,
+            dict(standby or {}),
         )
 
     def build(self) -> Application:

@@ -83,11 +83,21 @@ class Coordinator:
         publishers: Iterable[Task] | None = None,
         place: Place = place_tasks,
         strategies: Mapping[str, Strategy] | None = None,
+        doubled: Iterable[Task] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
         retained, replicated, published = named
-        self._run = Run(graph, settings or Settings(), place, retained, replicated, published, strategies or {})
+        self._run = Run(
+            graph,
+            settings or Settings(),
+            place,
+            retained,
+            replicated,
+            published,
+            strategies or {},
+            frozenset(graph.tasks(graph.numbers(doubled))),
+        )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)
         self._handled = 0

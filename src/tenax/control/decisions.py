@@ -186,7 +186,17 @@ def _pass(
     state = replace(state, live=running) if kind is PassKind.LIVE else replace(state, round=running)
     deadline_s = run.settings.pass_deadline_s * attempt
     instruction = RunPass(
-        running.pass_id, kind, first, last, steps, readings, retain, _needed_from(state), deadline_s, attempt
+        running.pass_id,
+        kind,
+        first,
+        last,
+        steps,
+        readings,
+        retain,
+        _needed_from(state),
+        deadline_s,
+        attempt,
+        run.doubled,
     )
     return state, instruction
 

@@ -101,12 +101,16 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
-    """The manifest of a checkpoint is committed: so many bytes were written for it, and it took so long."""
+    """The manifest of a checkpoint is committed, after so long.
+
+    What was stored has `held_bytes`; of these `written_bytes` were not in the store already.
+    """
 
     number: int
     attempt: int
     written_bytes: int = 0
     seconds: float = 0.0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class RunPass:
 
     - A task has at most one step that is a primary or a shadow: that one sends.
     - Source tasks read logged ranges; their start names a batch, and needs no version.
+    - The replicas of the tasks in `doubled` send as well, and consumers drop what they have twice.
     - The tasks in `retain` keep their output chunks on the node of each step until a trim lets them go.
     - Results of primaries are kept until they are published or the run stops; shadows and replicas make none.
     - Versions before batch `keep` are no longer needed on the nodes.
@@ -87,6 +88,7 @@ class RunPass:
     keep: int
     deadline_s: float
     attempt: int
+    doubled: frozenset[Task] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

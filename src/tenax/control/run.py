@@ -23,6 +23,7 @@ class Run:
 
     - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
     - `publishers` are the tasks that have results.
+    - The replicas of `doubled` tasks send as well.
     - `strategies` says, by operator, how states are stored, where it is not as the settings say.
     """
 
@@ -33,6 +34,7 @@ class Run:
     replicas: frozenset[Task] = frozenset()
     publishers: frozenset[Task] = field(default_factory=frozenset)
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    doubled: frozenset[Task] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

@@ -19,6 +19,8 @@ from tenax.operators.durations import microseconds
 ALL = "all"
 SOURCE, PLANNED = "source", "planned"
 BACKUPS = (SOURCE, PLANNED, "adaptive", ALL)
+PASSIVE, ACTIVE, BOTH = "passive", "active", "both"
+STANDBYS = (PASSIVE, ACTIVE, BOTH)
 ORDERS = ("best-density", "exact", "dp", "operator-centric")
 
 
@@ -41,6 +43,8 @@ class Protection:
     - `order` chooses who comes back first while nodes are short.
     - `checkpoint` is how states are stored, `checkpoints` the same for single operators. They are `checkpoint_every`
       batches apart, or so much time; or as far as is best if a node fails every `failure_every`, by what they cost.
+    - `standby` says for single operators that none of their tasks has a replica (`passive`), that all have (`active`),
+      or that all have and these send as well, so that consumers drop what they get twice (`both`).
     """
 
     replicas: int | str | tuple[str, ...] = 0
@@ -54,6 +58,7 @@ class Protection:
     checkpoint: str = Strategy.ALIGNED.value
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     failure_every: str | None = None
+    standby: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
@@ -70,6 +75,8 @@ class Protection:
         for name, strategy in [("checkpoint", self.checkpoint), *self.checkpoints.items()]:
             what = name if name == "checkpoint" else f"the checkpoint of operator {name!r}"
             _check_choice(what, strategy, [one.value for one in Strategy])
+        for name, mode in self.standby.items():
+            _check_choice(f"the standby of operator {name!r}", mode, STANDBYS)
         self._check_interval()
         self._check_latency()
         if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):

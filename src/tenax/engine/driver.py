@@ -65,7 +65,7 @@ class RunSettings:
     """How an application runs.
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
-      operator, how states are stored, where it is not as `control` says.
+      operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
     - `standby` nodes hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
@@ -81,6 +81,7 @@ class RunSettings:
     retain: tuple[Task, ...] = ()
     replicas: tuple[Task, ...] = ()
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    doubled: tuple[Task, ...] = ()
     racks: int | None = None
     slots: int | None = None
     standby: int = 0
@@ -167,6 +168,7 @@ class Driver:
                 self.settings.replicas,
                 self.publisher.published,
                 strategies=self.settings.strategies,
+                doubled=self.settings.doubled,
             )
             return self._loop(coordinator, pool)
         finally:
@@ -334,8 +336,9 @@ class Driver:
         self.store.commit_checkpoint(checkpoint)
         self.ordering.keep(line, segments)
         new = (part for task, parts in uploaded.items() for part in parts if part.segment not in known.get(task, {}))
+        held = sum(part.bytes for parts in uploaded.values() for part in parts)
         seconds = time.perf_counter() - started
-        return events.CheckpointStored(line.number, told.attempt, sum(part.bytes for part in new), seconds)
+        return events.CheckpointStored(line.number, told.attempt, sum(part.bytes for part in new), seconds, held)
 
     def _group(self, what: str) -> str:
         return group_of(self.run_id, what)

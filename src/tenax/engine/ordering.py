@@ -80,6 +80,7 @@ class Ordering:
             ended_at=next((batch.number for batch in batches if batch.ended), None),
             keep=told.keep,
             retain=frozenset(graph.number(task) for task in told.retain),
+            doubled=frozenset(graph.number(task) for task in told.doubled),
             retained_before=self._retained_before,
             queues_before=self._queues_before,
             describe=len(self._empties) < len(graph.operators),

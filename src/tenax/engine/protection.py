@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
-from tenax.engine.application import ALL, PLANNED, SOURCE, Protection
+from tenax.engine.application import ACTIVE, ALL, BOTH, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.engine.driver import RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
@@ -82,19 +82,24 @@ class Protected:
             failure_every_s=asked.failure_every_s,
         )
         strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
-        return replace(base, control=control, retain=self.retain, replicas=self.replicas, strategies=strategies)
+        doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)
+        return replace(
+            base,
+            control=control,
+            retain=self.retain,
+            replicas=self.replicas,
+            strategies=strategies,
+            doubled=doubled,
+        )
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
     graph = TaskGraph(_with_safe_sources(topology))
     names = [operator.name for operator in topology.operators if not operator.is_source]
-    for name in asked.checkpoints:
-        if name not in names:
-            raise InvalidRequest(
-                f"checkpoints are of operators with a state, found {name!r}{suggestion(name, names)}: correct the name"
-            )
-    replicas = _replicas(graph, asked)
+    _check_operators("checkpoints", asked.checkpoints, names)
+    _check_operators("standby", asked.standby, names)
+    replicas = _with_standbys(graph, _replicas(graph, asked), asked)
     failed = ~graph.safe
     failed[graph.numbers(replicas)] = False
     retain: tuple[Task, ...] = ()
@@ -105,6 +110,25 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
         retain = tuple(task for task in plan.backups if task.operator not in sources)
         latency_s = plan.recovery_latency_s
     return Protected(asked, replicas, retain, float(fidelity(graph, failed)), latency_s)
+
+
+def _check_operators(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidRequest(
+                f"{what} are of operators that are no sources, found {name!r}{suggestion(name, known)}"
+            )
+
+
+def _with_standbys(graph: TaskGraph, replicas: Sequence[Task], asked: Protection) -> tuple[Task, ...]:
+    """The plan with what is said for single operators in place of it."""
+    modes = [asked.standby.get(graph.operators[number].name) for number in graph.operator_of]
+    planned_ones = set(graph.numbers(replicas))
+    return graph.tasks(
+        number
+        for number, mode in enumerate(modes)
+        if mode in {ACTIVE, BOTH} or (number in planned_ones and mode != PASSIVE)
+    )
 
 
 def _with_safe_sources(topology: model.Topology) -> model.Topology:
