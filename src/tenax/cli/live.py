@@ -142,12 +142,8 @@ class LiveView:
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
-        grid.add_row(
-            "[dim]late rows[/dim]",
-            f"{self._late:,}",
-            "[dim]protection[/dim]",
-            f"{100 * self._costs.share:.0f} % of the work",
-        )
+        share = f"{100 * self._costs.share:.0f} % of the work"
+        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]protection[/dim]", share)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)

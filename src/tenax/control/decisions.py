@@ -184,19 +184,9 @@ def _pass(
     running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
     state = replace(state, passes=state.passes + 1)
     state = replace(state, live=running) if kind is PassKind.LIVE else replace(state, round=running)
-    deadline_s = run.settings.pass_deadline_s * attempt
+    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * attempt
     instruction = RunPass(
-        running.pass_id,
-        kind,
-        first,
-        last,
-        steps,
-        readings,
-        retain,
-        _needed_from(state),
-        deadline_s,
-        attempt,
-        run.doubled,
+        running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt, run.doubled
     )
     return state, instruction
 

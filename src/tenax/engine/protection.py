@@ -115,9 +115,8 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
 def _check_operators(what: str, given: Iterable[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            raise InvalidRequest(
-                f"{what} are of operators that are no sources, found {name!r}{suggestion(name, known)}"
-            )
+            likely = suggestion(name, known)
+            raise InvalidRequest(f"{what} are of operators that are no sources, found {name!r}{likely}")
 
 
 def _with_standbys(graph: TaskGraph, replicas: Sequence[Task], asked: Protection) -> tuple[Task, ...]:
