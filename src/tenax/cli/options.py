@@ -26,6 +26,13 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
 
+Standby = Annotated[int, typer.Option("--standby", metavar="N", help="So many of the nodes hold replicas only.", min=0)]
+HeartbeatEvery = Annotated[
+    str, typer.Option("--heartbeat", metavar="TIME", help="How often a node reports; one that hangs misses that.")
+]
+MissedHeartbeats = Annotated[
+    int, typer.Option("--missed", metavar="N", help="So many missed heartbeats, and a node is given up.", min=1)
+]
 Replicas = Annotated[
     str | None,
     typer.Option("--replicas", metavar="N|all|TASKS", help="Tasks that run twice: the best N, all, or those named."),

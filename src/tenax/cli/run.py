@@ -16,15 +16,18 @@ from tenax.cli.options import (
     CheckpointBy,
     CheckpointEvery,
     FailureEvery,
+    HeartbeatEvery,
+    MissedHeartbeats,
     OutputMode,
     RecoveryLatency,
     RecoveryMode,
     RecoveryOrder,
     Replicas,
+    Standby,
     TentativeDelay,
 )
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import TenaxError
+from tenax.errors import InvalidRequest, TenaxError
 
 
 def run_command(
@@ -44,6 +47,9 @@ def run_command(
     racks: Annotated[
         int | None, typer.Option("--racks", metavar="N", help="Deal the nodes out among N racks.", min=1)
     ] = None,
+    standby: Standby = 0,
+    heartbeat: HeartbeatEvery = "5s",
+    missed: MissedHeartbeats = 3,
     replicas: Replicas = None,
     recovery_latency: RecoveryLatency = None,
     backups: BackupsBy = None,
@@ -73,9 +79,12 @@ def run_command(
     from tenax.engine.driver import Driver, RunSettings
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
+    from tenax.engine.session import Heartbeat
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
+    if standby >= nodes and master is None:
+        raise InvalidRequest(f"some nodes are not standby, found --standby {standby} of --nodes {nodes}: lower it")
     application = load_application(file, name_values(options or []))
     given = {
         "replicas": replicas,
@@ -91,7 +100,15 @@ def run_command(
     }
     protected = planned(application.topology, overridden(application.protection, given))
     settings = protected.settings(
-        RunSettings(nodes=nodes, master=master, batch_s=microseconds(batch) / 1e6, limits=Limits(max_rows), racks=racks)
+        RunSettings(
+            nodes=nodes,
+            master=master,
+            batch_s=microseconds(batch) / 1e6,
+            limits=Limits(max_rows),
+            racks=racks,
+            standby=standby,
+            heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
+        )
     )
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:

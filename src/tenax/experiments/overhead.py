@@ -18,7 +18,7 @@ import polars as pl
 from tenax.api.streams import Topology
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import MAX_ROWS, Driver, RunSettings
 from tenax.engine.layout import layout
 from tenax.engine.peers.empty_jobs import empty_job
 from tenax.engine.peers.runs import Watch, run_watched
@@ -28,6 +28,7 @@ from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.source import Limits
 from tenax.engine.sources.workloads import elements, page_views
+from tenax.engine.store.events import MAX_EVENT_BYTES
 from tenax.engine.store.records import Json, JsonObject, integer, text
 from tenax.experiments.processes import memory_mb, run_side, tree
 from tenax.experiments.results import Claim, Findings, Progress, Table
@@ -45,6 +46,7 @@ WINDOW_GOAL = 5.0  # well under the ten times that the window is longer
 ROWS_GOAL = 25.0  # far less than the hundred times that a batch has more rows
 CHECKPOINT_GOAL_PERCENT = 5.0
 FLAT_PERCENT = 5.0  # what passes for flat: the change over the second half of a soak
+SIZES = ("full", "small")
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
 SOAK_SAMPLES = 60
 SOAKED = {"soak MB": "memory in MB", "soak files": "files in the store", "soak store MB": "store in MB"}
@@ -66,12 +68,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured; growth is by name, the plain load and the larger one."""
+    """How much is measured; growth is by name, the plain load and the larger one.
+
+    Checkpoints are stored every 10 batches of the size that a run takes when there is enough to do; and of small ones.
+    """
 
     passes: int
     rounds: int
     growth: Mapping[str, tuple[Load, Load]]
-    checkpoints: Load
+    checkpoints: tuple[Load, Load]
     soak_s: int
 
 
@@ -87,7 +92,7 @@ FULL = Plan(
         "window": (Load(160, 10_000, 100, "10s", warmup=104), Load(160, 10_000, 100, "100s", warmup=104)),
         "rows": (Load(60, 1_000, 100), Load(60, 100_000, 100)),
     },
-    Load(200, 20_000, 1_000, warmup=20),
+    (Load(100, MAX_ROWS, 1_000, warmup=20), Load(200, 20_000, 1_000, warmup=20)),
     240,
 )
 QUICK = Plan(
@@ -98,7 +103,7 @@ QUICK = Plan(
         "window": (Load(16, 500, 20, "1s", warmup=8), Load(16, 500, 20, "10s", warmup=8)),
         "rows": (Load(16, 100, 20, "2s", warmup=8), Load(16, 10_000, 20, "2s", warmup=8)),
     },
-    Load(24, 1_000, 100, "2s", warmup=4),
+    (Load(24, 1_000, 100, "2s", warmup=4), Load(24, 500, 100, "2s", warmup=4)),
     4,
 )
 PLANS = {"full": FULL, "quick": QUICK}
@@ -214,13 +219,13 @@ def _growth(what: str, bench: Bench, plan: Plan) -> Series:
 def _checkpoints(bench: Bench, plan: Plan) -> Series:
     """Rows per second with a checkpoint every 10 batches, and with none before the end, in turn."""
     found: Series = {}
-    load = plan.checkpoints
-    for _ in range(plan.rounds):
-        for name, every in (("with", 10), ("without", SELDOM)):
-            watch = bench.run(
-                partial(means, bench.seed, load), load.batch_rows, control=Settings(checkpoint_every=every)
-            )
-            found.setdefault(f"checkpoints {name} rows/s", []).append(watch.rows_per_s(load.warmup))
+    for size, load in zip(SIZES, plan.checkpoints, strict=True):
+        for _ in range(plan.rounds):
+            for name, every in (("with", 10), ("without", SELDOM)):
+                watch = bench.run(
+                    partial(means, bench.seed, load), load.batch_rows, control=Settings(checkpoint_every=every)
+                )
+                found.setdefault(f"{size} batches {name} rows/s", []).append(watch.rows_per_s(load.warmup))
     return found
 
 
@@ -256,6 +261,8 @@ def _held(folder: Path) -> tuple[float, float]:
     files, size = 0, 0
     for place, _, names in os.walk(folder):
         for name in names:
+            if name.startswith("events."):
+                continue  # bounded by itself
             try:
                 size += Path(place, name).stat().st_size
             except OSError:
@@ -340,6 +347,10 @@ def findings(plan: Plan, found: Mapping[str, Sequence[float]]) -> Findings:
             "passes": plan.passes,
             "rounds": plan.rounds,
             "soak s": plan.soak_s,
+            **{
+                f"{size} batches": f"{load.batch_rows:,} rows"
+                for size, load in zip(SIZES, plan.checkpoints, strict=True)
+            },
             **{f"{what}: larger load": _told(loads[1]) for what, loads in plan.growth.items()},
         },
         tables=(
@@ -362,7 +373,8 @@ def findings(plan: Plan, found: Mapping[str, Sequence[float]]) -> Findings:
             f"{1000 * default:.0f} ms with defaults",
             "passes and equally tuned empty jobs alternate in one session; an empty job's shuffle files are deleted "
             "after its clock has stopped, a pass's before",
-            "results are not counted in files and store: they stay for their readers",
+            "results are not counted in files and store: they stay for their readers; nor are events.jsonl and "
+            f"events.old.jsonl, which grow to {MAX_EVENT_BYTES >> 20} MB each and then begin anew",
         ),
         panels=_panels(found),
         panel_columns=2,
@@ -388,12 +400,16 @@ def goals(found: Mapping[str, Sequence[float]]) -> list[Goal]:
     for what, plain, larger in _growths(found):
         spread = f"medians of {len(found[f'{what} plain s'])} and {len(found[f'{what} larger s'])} passes"
         rows.append(Goal(f"{told[what]}: batch time", larger / plain, "times", wanted[what], spread))
-    costs = [
-        100 * (1 - one / other)
-        for one, other in zip(found["checkpoints with rows/s"], found["checkpoints without rows/s"], strict=True)
-    ]
-    spread = _between(min(costs), max(costs)) + f" in {len(costs)} rounds"
-    rows.append(Goal("checkpoints every 10 batches: throughput", _middle(costs), "%", CHECKPOINT_GOAL_PERCENT, spread))
+    for size in SIZES:
+        costs = [
+            100 * (1 - one / other)
+            for one, other in zip(
+                found[f"{size} batches with rows/s"], found[f"{size} batches without rows/s"], strict=True
+            )
+        ]
+        spread = _between(min(costs), max(costs)) + f" in {len(costs)} rounds"
+        what = f"checkpoints every 10 {size} batches: throughput"
+        rows.append(Goal(what, _middle(costs), "%", CHECKPOINT_GOAL_PERCENT, spread))
     for name, what in SOAKED.items():
         share = _drift_percent(found["soak batches"], found[name])
         rows.append(Goal(f"soak: {what}", share, "%", FLAT_PERCENT, "drift over its second half, by a line fitted"))

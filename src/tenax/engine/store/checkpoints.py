@@ -117,6 +117,7 @@ class Manifests:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._folder = store / "checkpoints"
+        self._committed: dict[tuple[int, int], Checkpoint] = {}
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint count, if every file that the checkpoint before it does not list is there."""
@@ -134,6 +135,7 @@ class Manifests:
             raise EpochLost(
                 f"{path}: a checkpoint is committed once, found it there: start again under a new epoch"
             ) from None
+        self._committed[checkpoint.number, checkpoint.epoch] = checkpoint
 
     def newest_valid(self, *, verify: bool = True) -> ValidCheckpoint | NoCheckpoint:
         """The newest checkpoint whose manifest and files are whole, and what is wrong with newer ones."""
@@ -168,8 +170,9 @@ class Manifests:
         free: set[str] = set()
         for key in dropped:
             with contextlib.suppress(DamagedStore):  # what a damaged one listed is found by the sweep of the next start
-                free |= self.read(key).files - needed
+                free |= self._known(key).files - needed
             durable.remove(self._path(*key))
+            self._committed.pop(key, None)
         if dropped:
             durable.sync_folder(self._folder)
         for file in sorted(free):
@@ -212,7 +215,7 @@ class Manifests:
     def _check(self, key: tuple[int, int], *, verify: bool) -> tuple[Checkpoint | None, list[str]]:
         name = f"checkpoint {key[0]} of epoch {key[1]}"
         try:
-            checkpoint = self.read(key)
+            checkpoint = self.read(key) if verify else self._known(key)
         except DamagedStore:
             return None, [f"{name}: its manifest {self._path(*key).name} does not match its checksum"]
         parts = [part for parts in checkpoint.segments.values() for part in parts]
@@ -222,9 +225,13 @@ class Manifests:
     def _listed_by_newest(self) -> frozenset[str]:
         keys = self.known()
         try:
-            return self.read(keys[-1]).files if keys else frozenset()
+            return self._known(keys[-1]).files if keys else frozenset()
         except DamagedStore:
             return frozenset()
+
+    def _known(self, key: tuple[int, int]) -> Checkpoint:
+        """A manifest; what was committed here need not be read again."""
+        return self._committed.get(key) or self.read(key)
 
     def _path(self, number: int, epoch: int) -> Path:
         return self._folder / f"{number:010d}-{epoch:08d}.json"
