@@ -173,7 +173,7 @@ class Dialogue:
     def stores(self) -> list[str]:
         """The checkpoint is stored."""
         assert self.store is not None
-        return self.tell(CheckpointStored(self.store.batch, self.store.attempt))
+        return self.tell(CheckpointStored(self.store.line.number, self.store.attempt))
 
     def loses(self, *nodes: str) -> list[str]:
         """Nodes are gone."""
@@ -213,9 +213,9 @@ def lines(one: Instruction) -> list[str]:
             return [f"publish {'tentative ' if one.tentative else ''}{one.pass_id}: {parts}{_again(one.attempt)}"]
         case StoreCheckpoint():
             versions = (f"{version} {node}" for version, node in zip(one.versions, one.nodes, strict=True))
-            return [f"store {one.batch}: {', '.join(versions)}{_again(one.attempt)}"]
+            return [f"store {one.line.number}: {', '.join(versions)}{_again(one.attempt)}"]
         case CancelCheckpoint():
-            return [f"cancel checkpoint {one.batch}"]
+            return [f"cancel checkpoint {one.number}"]
         case Trim():
             log, checkpoints = one.source_log_before, one.checkpoints_before
             return [f"trim outputs before {one.retained_before}, checkpoints before {checkpoints}, log before {log}"]

@@ -9,7 +9,7 @@ import pytest
 
 from tenax.api.streams import Topology
 from tenax.cli.arguments import overridden
-from tenax.control.state import Backups, Outputs, Recovery
+from tenax.control.state import Backups, Outputs, Recovery, Strategy
 from tenax.engine.application import Protection
 from tenax.engine.driver import RunSettings
 from tenax.engine.protection import planned
@@ -41,7 +41,11 @@ SAID: list[tuple[Callable[[Topology], None], str]] = [
     (lambda one: one.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
     (lambda one: one.protect(order="best"), "found 'best'"),
     (lambda one: one.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),
-    (lambda one: one.protect(checkpoint_every=0), "at least 1, found 0"),
+    (lambda one: one.protect(checkpoint_every=0), "at least 1 or a time above 0, found 0"),
+    (lambda one: one.protect(checkpoint_every="0s"), "at least 1 or a time above 0, found '0s'"),
+    (lambda one: one.protect(failure_every="0s"), "failure_every is a time above 0, found '0s'"),
+    (lambda one: one.protect(checkpoint="swept"), "sweeping, found 'swept'"),
+    (lambda one: one.protect(checkpoints={"sums": "some"}), "the checkpoint of operator 'sums' is one of aligned"),
 ]
 
 
@@ -135,3 +139,39 @@ def test_protection_may_change_between_runs_on_one_store() -> None:
     protected = topology()
     protected.protect(replicas="all", checkpoint_every=3)
     assert protected.build().fingerprint() == topology().build().fingerprint()
+
+
+def test_checkpoints_are_chosen_for_the_topology_and_for_single_operators() -> None:
+    made = topology()
+    made.protect(
+        checkpoint="sweeping", checkpoints={"sums": "individual"}, checkpoint_every="500ms", failure_every="1h"
+    )
+    application = made.build()
+    found = planned(application.topology, application.protection)
+    settings = found.settings(RunSettings())
+    assert settings.control.strategy is Strategy.SWEEPING
+    assert settings.strategies == {"sums": Strategy.INDIVIDUAL}
+    assert (settings.control.checkpoint_every_s, settings.control.failure_every_s) == (0.5, 3600.0)
+    assert found.line.endswith("checkpoints sweeping, sums individual")
+
+
+def test_the_command_line_counts_checkpoints_in_batches_or_time() -> None:
+    assert overridden(Protection(), {"checkpoint_every": "4"}).checkpoint_every == 4
+    assert overridden(Protection(), {"checkpoint_every": "2s"}).checkpoint_every_s == 2.0
+    with pytest.raises(InvalidRequest, match="at least 1 or a time above 0, found 0"):
+        overridden(Protection(), {"checkpoint_every": "0"})
+
+
+def test_a_checkpoint_of_an_unknown_operator_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequest, match=r"operators that are no sources, found 'sum'.*sums"):
+        planned(topology().build().topology, Protection(checkpoints={"sum": "sweeping"}))
+
+
+def test_standbys_of_single_operators_win_over_the_plan() -> None:
+    built = topology().build().topology
+    active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
+    assert active.replicas == (Task("sums", 0), Task("sums", 1))
+    assert active.settings(RunSettings()).doubled == active.replicas
+    passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
+    assert {task.operator for task in passive.replicas} == {"out"}
+    assert passive.settings(RunSettings()).doubled == ()

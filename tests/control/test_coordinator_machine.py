@@ -169,10 +169,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert asked is not None
         if works:  # even if nodes are gone: the upload may have been over before
             self.judge.seal(asked)
-            self.tell(CheckpointStored(asked.batch, asked.attempt))
+            self.tell(CheckpointStored(asked.line.number, asked.attempt))
         else:
             self.judge.storing = None
-            self.tell(CheckpointFailed(asked.batch, asked.attempt, "no space"))
+            self.tell(CheckpointFailed(asked.line.number, asked.attempt, "no space"))
 
     @precondition(lambda self: self.judge.stopped is None and self.judge.nodes)
     @rule(data=st.data(), count=st.integers(1, 3), told_by_pass=st.booleans(), really=st.booleans())

@@ -103,7 +103,8 @@ def publish(number: int, first: int, last: int, attempt: int = 1, epoch: int = 1
 
 
 def store(batch: int, number: int, attempt: int = 1) -> StoreCheckpoint:
-    return StoreCheckpoint(batch, versions(batch, PassId(1, number)), ("n1", "n1"), attempt)
+    made = versions(batch, PassId(1, number))
+    return StoreCheckpoint(StoredCheckpoint(batch, made), made, ("n1", "n1"), attempt)
 
 
 def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, list[Instruction]]:

@@ -84,10 +84,10 @@ def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
     for number in range(1, 4):
         cluster.run(cluster.order(1, number))
     homes = cluster.layout.homes
-    parts = {task: cluster.workers[homes[task][0]].upload(head, {}) for task, head in enumerate(cluster.heads)}
+    parts = {task: cluster.workers[homes[task][0]].upload(head, (), {}) for task, head in enumerate(cluster.heads)}
     known = {task: {part.segment: part for part in listed} for task, listed in parts.items()}
     assert parts == {
-        task: cluster.workers[homes[task][0]].upload(head, known[task]) for task, head in enumerate(cluster.heads)
+        task: cluster.workers[homes[task][0]].upload(head, (), known[task]) for task, head in enumerate(cluster.heads)
     }
     restored = Cluster(cluster.application, tmp_path, 3)
     restored.heads, restored.positions, restored.batch = cluster.heads, dict(cluster.positions), 3

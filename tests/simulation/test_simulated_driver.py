@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from tenax.control import decisions, outages, transitions
 from tenax.control.coordinator import Coordinator
-from tenax.control.copies import Copy, Span, TaskState
+from tenax.control.copies import Copy, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
 from tenax.control.rounds import Round, next_round
@@ -16,7 +16,7 @@ from tenax.control.run import Run
 from tenax.control.standing import Standing
 from tenax.control.state import Running, RunState
 from tenax.control.transitions import Learned
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 from tenax.simulation.runs import SimulationFailed, simulate
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
@@ -126,8 +126,11 @@ def one_version_too_many_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def retained_outputs_are_trimmed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trim(retained_before: int, checkpoints_before: int, source_log_before: int) -> Trim:
-        return Trim(retained_before + 4, checkpoints_before, source_log_before)
+    def trim(
+        retained_before: int, checkpoints_before: int, source_log_before: int, queues_before: Mapping[Task, int]
+    ) -> Trim:
+        queues = {task: before + 4 for task, before in queues_before.items()}
+        return Trim(retained_before + 4, checkpoints_before, source_log_before, queues)
 
     monkeypatch.setattr(decisions, "Trim", trim)
 

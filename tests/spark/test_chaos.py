@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event
 from tenax.engine.application import Protection
+from tenax.engine.chaos.oracle import judge
 from tenax.engine.chaos.process import run_in_processes
-from tenax.engine.chaos.record import Moment, Outcome, Timeline, What
-from tenax.engine.chaos.runs import Trial, run_and_judge, varied
+from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What
+from tenax.engine.chaos.runs import Trial, run_and_judge, run_trial, varied
 from tenax.engine.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
@@ -112,6 +115,49 @@ def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session
     outcome = tried(four, tmp_path, faults("hang 1@6b, return 1@8b"), limited(Protection()))
     (strike,) = outcome.strikes
     assert strike.detection_s is not None  # it was not waited for until the end
+
+
+class Buffers:
+    """Looks at what the nodes hold, whenever a live pass has finished."""
+
+    def __init__(self, nodes: Path) -> None:
+        self.nodes = nodes
+        self.held: list[tuple[int, bool, int, int]] = []
+        """Last batch, whether tasks were missing, retained outputs, bytes of all files."""
+        self._outage = False
+
+    def passed(self, _first: int, last: int, _reports: object, _seconds: float) -> None:
+        files = [path for path in self.nodes.glob("run/store/run/*/nodes/**/*") if path.is_file()]
+        sizes = {path: path.stat().st_size for path in files if path.exists()}
+        retained = sum(path.suffix == ".out" for path in sizes)
+        self.held.append((last, self._outage, retained, sum(sizes.values())))
+
+    def handled(self, coordinator: Coordinator, _event: Event, _then: object) -> None:
+        self._outage = coordinator.state.outage is not None
+
+    def told(self, message: str) -> None:
+        pass
+
+    def published(self, last: int, latencies_s: list[float]) -> None:
+        pass
+
+
+def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:
+    options = {**OPTIONS, "rows": BATCH_ROWS * 90, "paced": False}
+    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@30b, return 2@31b"))
+    buffers = Buffers(tmp_path)
+    recorder = Recorder(also=(buffers,))
+    application = load_application(app_path("traffic"), options)
+    run_trial(application, tmp_path / "run", trial, four, recorder, ())
+    assert judge(application, tmp_path / "run" / "store", tmp_path / "run" / "results", four, NODES).held
+    missing = [last for last, outage, _, _ in buffers.held if outage]
+    assert missing, "tasks were missing for a while"
+    assert max(retained for last, _, retained, _ in buffers.held if last >= missing[0]) > 0  # meanwhile all retain
+    before = [one for one in buffers.held if one[0] < missing[0]]
+    after = [one for one in buffers.held if one[0] > missing[-1] + 24]
+    assert after, "there are 24 batches after the recovery"
+    assert min(retained for _, _, retained, _ in after) == max(retained for _, _, retained, _ in before) == 0
+    assert min(size for *_, size in after) <= 1.25 * max(size for *_, size in before)
 
 
 def limited(how: Protection) -> Protection:

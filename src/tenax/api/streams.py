@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -58,7 +58,11 @@ class Topology:
         outputs: str = "tentative",
         order: str = "best-density",
         tentative_delay: str = "0s",
-        checkpoint_every: int = 10,
+        checkpoint_every: int | str = 10,
+        checkpoint: str = "aligned",
+        checkpoints: Mapping[str, str] | None = None,
+        failure_every: str | None = None,
+        standby: Mapping[str, str] | None = None,
     ) -> None:
         """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
         self._protection = Protection(
@@ -70,6 +74,10 @@ class Topology:
             order,
             tentative_delay,
             checkpoint_every,
+            checkpoint,
+            dict(checkpoints or {}),
+            failure_every,
+            dict(standby or {}),
         )
 
     def build(self) -> Application:

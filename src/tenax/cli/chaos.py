@@ -14,7 +14,9 @@ from tenax.cli import render
 from tenax.cli.arguments import name_values, overridden
 from tenax.cli.options import (
     BackupsBy,
+    CheckpointBy,
     CheckpointEvery,
+    FailureEvery,
     OutputMode,
     RecoveryLatency,
     RecoveryMode,
@@ -58,7 +60,9 @@ def chaos_command(
     outputs: OutputMode = None,
     order: RecoveryOrder = None,
     tentative_delay: TentativeDelay = None,
+    checkpoint: CheckpointBy = None,
     checkpoint_every: CheckpointEvery = None,
+    failure_every: FailureEvery = None,
     batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
     max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("out/chaos"),
@@ -105,7 +109,9 @@ def chaos_command(
         "outputs": outputs,
         "order": order,
         "tentative_delay": tentative_delay,
+        "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
+        "failure_every": failure_every,
     }
     protection = overridden(application.protection, given)
     trial = Trial(nodes, racks, protection, microseconds(batch) / 1e6, max_rows, schedule, seed if random else None)

@@ -20,6 +20,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
+from tenax.engine.costs import Costs
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 
@@ -48,6 +49,7 @@ class LiveView:
         self._outages = Outages(self._graph, self._outputs.values(), lambda: time.monotonic() - self._started)
         self._lags = Lags(application)
         self._meter = SizeMeter(store)
+        self._costs = Costs()
         self._first_s: float | None = None
         self._last_s = 0.0
         self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._drawn, transient=True)
@@ -66,6 +68,7 @@ class LiveView:
         self._first_s = self._first_s or now - seconds
         self._last_s = now
         self._batch, self._pass_s = last, seconds
+        self._costs.passed(reports)
         rows = 0
         for report in reports:
             operator = int(self._graph.operator_of[report.task])
@@ -96,6 +99,7 @@ class LiveView:
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """Tell of nodes that come and go, and of what that means for the outputs."""
+        self._costs.handled(event)
         said = self._outages.handled(coordinator, event, then)
         for text in () if isinstance(event, CheckpointStored) else said:
             self.told(text)
@@ -123,6 +127,7 @@ class LiveView:
         if len(self._latencies) > 1:
             cuts = statistics.quantiles(self._latencies, n=100, method="inclusive")
             pairs.append(("latency", f"p50 {render.seconds(cuts[49])}, p99 {render.seconds(cuts[98])}"))
+        pairs += cost_facts(self._costs)
         pairs.append(("state on the nodes", _size(sizes.state_bytes)))
         pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
         render.console().print(render.facts(f"Run of {self._name}", pairs))
@@ -137,7 +142,8 @@ class LiveView:
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
-        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
+        share = f"{100 * self._costs.share:.0f} % of the work"
+        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]protection[/dim]", share)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)
@@ -146,6 +152,26 @@ class LiveView:
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
         return Group(title, grid, states)
+
+
+def cost_facts(costs: Costs) -> list[tuple[str, str]]:
+    """What protection has cost, for a summary."""
+    found = []
+    if costs.checkpoints:
+        each_s, each = costs.checkpoint_s / costs.checkpoints, costs.held_bytes // costs.checkpoints
+        found.append(
+            (
+                "checkpoints",
+                f"{costs.checkpoints:,} of {_size(each)} and {render.seconds(each_s)} on average, "
+                f"{_size(costs.written_bytes)} written",
+            )
+        )
+    if costs.queue_bytes:
+        found.append(("retained outputs", _size(costs.queue_bytes)))
+    if costs.messages:
+        spare = f", of these {costs.spare_messages:,} and {_size(costs.spare_bytes)} for replicas"
+        found.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
+    return [*found, ("protection", f"{100 * costs.share:.1f} % of the time in steps and checkpoints")]
 
 
 def _lag(seconds: float | None) -> str:

@@ -26,6 +26,13 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
 
+Standby = Annotated[int, typer.Option("--standby", metavar="N", help="So many of the nodes hold replicas only.", min=0)]
+HeartbeatEvery = Annotated[
+    str, typer.Option("--heartbeat", metavar="TIME", help="How often a node reports; one that hangs misses that.")
+]
+MissedHeartbeats = Annotated[
+    int, typer.Option("--missed", metavar="N", help="So many missed heartbeats, and a node is given up.", min=1)
+]
 Replicas = Annotated[
     str | None,
     typer.Option("--replicas", metavar="N|all|TASKS", help="Tasks that run twice: the best N, all, or those named."),
@@ -52,8 +59,16 @@ RecoveryOrder = Annotated[
 TentativeDelay = Annotated[
     str | None, typer.Option("--tentative-delay", metavar="TIME", help="Time before the first tentative result.")
 ]
+CheckpointBy = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="HOW", help="How states are stored: aligned, sweeping, individual, ..."),
+]
 CheckpointEvery = Annotated[
-    int | None, typer.Option("--checkpoint-every", metavar="N", help="Batches between checkpoints.", min=1)
+    str | None, typer.Option("--checkpoint-every", metavar="N|TIME", help="Batches or time between checkpoints.")
+]
+FailureEvery = Annotated[
+    str | None,
+    typer.Option("--failure-every", metavar="TIME", help="Mean time between failures: the best interval follows."),
 ]
 
 

@@ -142,7 +142,7 @@ class Outages:
             case events.Published():
                 said += self._publish(event)
             case events.CheckpointStored():
-                said.append(f"checkpoint of batch {event.batch} stored")
+                said.append(f"checkpoint {event.number} stored")
         said += self._follow_outage(coordinator, then)
         self.happenings += [(self.clock(), text) for text in said]
         return said

@@ -13,16 +13,21 @@ from tenax.cli import render
 from tenax.cli.arguments import name_values, overridden
 from tenax.cli.options import (
     BackupsBy,
+    CheckpointBy,
     CheckpointEvery,
+    FailureEvery,
+    HeartbeatEvery,
+    MissedHeartbeats,
     OutputMode,
     RecoveryLatency,
     RecoveryMode,
     RecoveryOrder,
     Replicas,
+    Standby,
     TentativeDelay,
 )
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import TenaxError
+from tenax.errors import InvalidRequest, TenaxError
 
 
 def run_command(
@@ -42,6 +47,9 @@ def run_command(
     racks: Annotated[
         int | None, typer.Option("--racks", metavar="N", help="Deal the nodes out among N racks.", min=1)
     ] = None,
+    standby: Standby = 0,
+    heartbeat: HeartbeatEvery = "5s",
+    missed: MissedHeartbeats = 3,
     replicas: Replicas = None,
     recovery_latency: RecoveryLatency = None,
     backups: BackupsBy = None,
@@ -49,7 +57,9 @@ def run_command(
     outputs: OutputMode = None,
     order: RecoveryOrder = None,
     tentative_delay: TentativeDelay = None,
+    checkpoint: CheckpointBy = None,
     checkpoint_every: CheckpointEvery = None,
+    failure_every: FailureEvery = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -69,9 +79,12 @@ def run_command(
     from tenax.engine.driver import Driver, RunSettings
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
+    from tenax.engine.session import Heartbeat
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
+    if standby >= nodes and master is None:
+        raise InvalidRequest(f"some nodes are not standby, found --standby {standby} of --nodes {nodes}: lower it")
     application = load_application(file, name_values(options or []))
     given = {
         "replicas": replicas,
@@ -81,11 +94,21 @@ def run_command(
         "outputs": outputs,
         "order": order,
         "tentative_delay": tentative_delay,
+        "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
+        "failure_every": failure_every,
     }
     protected = planned(application.topology, overridden(application.protection, given))
     settings = protected.settings(
-        RunSettings(nodes=nodes, master=master, batch_s=microseconds(batch) / 1e6, limits=Limits(max_rows), racks=racks)
+        RunSettings(
+            nodes=nodes,
+            master=master,
+            batch_s=microseconds(batch) / 1e6,
+            limits=Limits(max_rows),
+            racks=racks,
+            standby=standby,
+            heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
+        )
     )
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:

@@ -119,6 +119,7 @@ def arguments(trial: Trial) -> list[str]:
         "--recovery-latency": how.recovery_latency,
         "--recovery": how.recovery,
         "--outputs": how.outputs,
+        "--checkpoint": how.checkpoint,
         "--checkpoint-every": how.checkpoint_every,
         "--batch": f"{round(1000 * trial.batch_s)}ms",
         "--max-rows": trial.max_rows,

@@ -38,14 +38,15 @@ is stored unless tasks are missing and somebody asked for the end, Trim, Stop.
 
 Invariants (invariants.py): only versions of finished passes are cited; every task's head is at or before `finished`;
 tentative versions exist only of tasks that are tainted; final results of a task are published in order, up to its head
-at most; a checkpoint is of all tasks at one batch, published; nothing is trimmed that a kept checkpoint, an unpublished
-result or a rising task needs; every pass id is new; at most one live pass and one round; nothing follows Stop.
+at most; a checkpoint is of published batches, and from it and its queues all that follows can be made again; nothing
+is trimmed that a kept checkpoint, an unpublished result or a rising task needs; every pass id is new; at most one live
+pass and one round; nothing follows Stop.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -56,7 +57,7 @@ from tenax.control.instructions import Instruction
 from tenax.control.placement import place_tasks
 from tenax.control.run import Place, Run
 from tenax.control.standing import Standing, standing
-from tenax.control.state import RunState, Settings
+from tenax.control.state import RunState, Settings, Strategy
 from tenax.control.stories import Entry, Line, tell
 from tenax.control.transitions import Ignored, learn
 from tenax.model.graph import TaskGraph
@@ -81,10 +82,22 @@ class Coordinator:
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
         place: Place = place_tasks,
+        strategies: Mapping[str, Strategy] | None = None,
+        doubled: Iterable[Task] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
-        self._run = Run(graph, settings or Settings(), place, *named)
+        retained, replicated, published = named
+        self._run = Run(
+            graph,
+            settings or Settings(),
+            place,
+            retained,
+            replicated,
+            published,
+            strategies or {},
+            frozenset(graph.tasks(graph.numbers(doubled))),
+        )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)
         self._handled = 0

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tenax.control.versions import PassId, Version
+from tenax.control.versions import Span, Version
 
 
 class Role(StrEnum):
@@ -38,16 +38,6 @@ class Copy:
         if self.head.batch == batch:
             return self.head
         return self.fork if self.fork is not None and self.fork.batch == batch else None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Outputs of a task for batches `first` to `last`, made by one pass and retained on these nodes."""
-
-    first: int
-    last: int
-    pass_id: PassId
-    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

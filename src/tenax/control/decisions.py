@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
+from tenax.control.checkpoints import acknowledged, captured, wanted
 from tenax.control.copies import Role
 from tenax.control.homes import place_lost
 from tenax.control.instructions import (
@@ -34,7 +37,7 @@ from tenax.control.state import (
     Recovery,
     Running,
     RunState,
-    Upload,
+    Strategy,
 )
 from tenax.control.versions import PassId
 from tenax.model.tasks import Task
@@ -106,7 +109,7 @@ def _run_live(run: Run, state: RunState) -> Decision:
     settings, first = run.settings, state.finished + 1
     may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.unpublished)
     last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
-    if last < first or _waits(run, state, now):
+    if last < first or _waits(run, state, now) or _suspended(run, state):
         return state, None
     steps = _live_steps(run, state, now)
     if not steps or (all(run.is_source[run.number[step.task]] for step in steps) and not run.is_source.all()):
@@ -117,9 +120,7 @@ def _run_live(run: Run, state: RunState) -> Decision:
 def _waits(run: Run, state: RunState, now: Standing) -> bool:
     """Whether live passes stand back for tasks or replicas that are about to be back, or cannot come back otherwise."""
     left = gap(state, now)
-    # Replicas rise before a checkpoint is made: if live passes outran them for ever, none would ever be made.
-    late = state.outage is None and (state.owed or state.due is not None)
-    near = left is not None and (left <= run.settings.join_gap or late or _came_near(run, state))
+    near = left is not None and (left <= run.settings.join_gap or _late(run, state) or _came_near(run, state))
     joining = near and state.storing is None
     if state.outage is None:
         return joining
@@ -129,6 +130,20 @@ def _waits(run: Run, state: RunState, now: Standing) -> bool:
         or state.outage.stalled >= run.settings.patience
         or state.outage.bytes > run.settings.max_outage_bytes
     )
+
+
+def _late(run: Run, state: RunState) -> bool:
+    """Whether a checkpoint waits for replicas: if live passes outran them for ever, none would ever be made."""
+    return state.outage is None and (state.due is not None or bool(wanted(run, state)))
+
+
+def _suspended(run: Run, state: RunState) -> bool:
+    """Whether tasks stand still until they are stored."""
+    if Strategy.SYNCHRONOUS not in run.by_strategy:
+        return False
+    suspended = set(run.by_strategy[Strategy.SYNCHRONOUS])
+    versions = (one for upload in (state.due, state.storing) if upload is not None for one in upload.versions)
+    return any(run.number[version.task] in suspended for version in versions)
 
 
 def _came_near(run: Run, state: RunState) -> bool:
@@ -169,9 +184,9 @@ def _pass(
     running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
     state = replace(state, passes=state.passes + 1)
     state = replace(state, live=running) if kind is PassKind.LIVE else replace(state, round=running)
-    deadline_s = run.settings.pass_deadline_s * attempt
+    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * attempt
     instruction = RunPass(
-        running.pass_id, kind, first, last, steps, readings, retain, _needed_from(state), deadline_s, attempt
+        running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt, run.doubled
     )
     return state, instruction
 
@@ -180,12 +195,13 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     """The tasks that keep their outputs now; sources need not, and nobody reads those of the last tasks.
 
     While tasks are missing, everybody does: whoever is lost next can then be fed. Producers of a task that lacks its
-    replica do, so that a new one can catch up.
+    replica do, so that a new one can catch up. And all do whose consumers may be restored at an older batch than they.
     """
     graph = run.graph
     everybody = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
     found: set[Task] = set(run.tasks) if everybody else set(run.retain)
     if not everybody:
+        found.update(run.queueing)
         for task in run.replicas:
             number = run.number[task]
             if state.tasks[number].in_step is None:
@@ -201,7 +217,7 @@ def _operator(run: Run, task: Task) -> int:
 
 def _needed_from(state: RunState) -> int:
     """The oldest batch of which a version on a node may still be asked for."""
-    uploads = [upload.batch for upload in (state.due, state.storing) if upload is not None]
+    uploads = [one.batch for upload in (state.due, state.storing) if upload is not None for one in upload.versions]
     copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
     return min([*uploads, *(copy.head.batch for copy in copies if copy is not None)], default=0)
 
@@ -216,31 +232,31 @@ def _log(run: Run, state: RunState) -> Decision:
 
 
 def _store_checkpoint(run: Run, state: RunState) -> Decision:
-    """One at a time, of all tasks at one batch, and only of published batches.
+    """One at a time, between two passes, and only of published batches.
 
     A run that is restored from a checkpoint could not make earlier results again.
     """
     if state.storing is not None or state.round is not None or state.phase is not Phase.RUNNING:
         return state, None
     ending = _ends(state) and state.finished > state.newest.batch
-    wanted = (ending or (state.owed and state.due is None)) and state.live is None
-    newer = state.due is None or state.due.batch < state.finished
-    if wanted and newer and standing(run, state).whole:
-        versions = tuple(task.head for task in state.tasks)
-        nodes = tuple(task.primary.node for task in state.tasks if task.primary is not None)
-        state = replace(state, due=Upload(state.finished, versions, nodes), owed=False)
+    newer = state.due is None or (ending and state.due.line.batch < state.finished)
+    if state.live is None and newer and standing(run, state).whole:
+        numbers = np.flatnonzero(~run.is_source).tolist() if ending else wanted(run, state)
+        if numbers or ending:
+            state = replace(state, due=captured(run, state, numbers))
     due = state.due
-    if due is None or due.batch > state.final:
+    if due is None or due.top > state.final:
         return state, None
-    return replace(state, due=None, storing=due), StoreCheckpoint(due.batch, due.versions, due.nodes, due.attempt)
+    return replace(state, due=None, storing=due), StoreCheckpoint(due.line, due.versions, due.nodes, due.attempt)
 
 
-def _trim(_run: Run, state: RunState) -> Decision:
+def _trim(run: Run, state: RunState) -> Decision:
     """Behind the newest checkpoint what recovery reads, behind the oldest kept one what a restart reads."""
     if len(state.kept) < KEPT_CHECKPOINTS or state.outage is not None:
         return state, None
-    oldest, newest = state.kept[0].batch, state.kept[-1].batch
-    trim = Trim(newest + 1, oldest, oldest + 1)
+    oldest, newest = state.kept[0], state.kept[-1]
+    queues = {task: acknowledged(run, newest, run.number[task]) + 1 for task in run.queueing}
+    trim = Trim(newest.batch + 1, oldest.number, oldest.batch + 1, queues)
     if trim == state.trimmed:
         return state, None
     return replace(state, trimmed=trim), trim
@@ -265,7 +281,7 @@ _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _place,
     _publish,  # before the next pass: results are what people wait for
     _run_round,
-    _store_checkpoint,  # before the next pass: it needs all tasks at one batch
+    _store_checkpoint,  # before the next pass: it needs all tasks at rest
     _run_live,
     _log,
     _trim,

@@ -66,10 +66,11 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PassFinished:
-    """A pass is through, with one report per step."""
+    """A pass is through, with one report per step, so long after the driver began."""
 
     pass_id: PassId
     reports: tuple[TaskReport, ...]
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +101,23 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
-    """The manifest of a checkpoint is committed."""
+    """The manifest of a checkpoint is committed, after so long.
 
-    batch: int
+    What was stored has `held_bytes`; of these `written_bytes` were not in the store already.
+    """
+
+    number: int
     attempt: int
     written_bytes: int = 0
+    seconds: float = 0.0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFailed:
     """A checkpoint could not be stored."""
 
-    batch: int
+    number: int
     attempt: int
     cause: str
 

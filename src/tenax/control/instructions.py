@@ -7,11 +7,11 @@ All are carried out at the same time as others, and answered by events; `Trim`, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import Role
-from tenax.control.versions import PassId, Version
+from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 
 
@@ -54,11 +54,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Outputs of a task that is not stepped in a pass: a node sends what it has retained of an earlier one."""
+    """Outputs of a task that is not stepped in a pass: a node sends what was retained of an earlier one.
+
+    It lies on the node, or in the store if it is `stored`.
+    """
 
     task: Task
     node: str
     pass_id: PassId
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class RunPass:
 
     - A task has at most one step that is a primary or a shadow: that one sends.
     - Source tasks read logged ranges; their start names a batch, and needs no version.
+    - The replicas of the tasks in `doubled` send as well, and consumers drop what they have twice.
     - The tasks in `retain` keep their output chunks on the node of each step until a trim lets them go.
     - Results of primaries are kept until they are published or the run stops; shadows and replicas make none.
     - Versions before batch `keep` are no longer needed on the nodes.
@@ -83,6 +88,7 @@ class RunPass:
     keep: int
     deadline_s: float
     attempt: int
+    doubled: frozenset[Task] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +124,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Upload these versions from these nodes, the manifest last. Answer: CheckpointStored, CheckpointFailed."""
+    """Upload these versions and their queues from these nodes, the manifest of the line last.
 
-    batch: int
+    What else is on the line is in the store since earlier checkpoints. Answer: CheckpointStored, CheckpointFailed.
+    """
+
+    line: StoredCheckpoint
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int
@@ -130,7 +139,7 @@ class StoreCheckpoint:
 class CancelCheckpoint:
     """Do not wait any longer for nodes that are gone; the checkpoint is answered as it stands."""
 
-    batch: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +184,17 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Let go of what nothing needs any more; each number is the first batch that is kept.
+    """Let go of what nothing needs any more; each number is the first that is kept.
 
-    - `retained_before`: retained outputs of earlier batches.
-    - `checkpoints_before`: checkpoints of earlier batches, and state segments that only they or older versions use.
+    - `retained_before`: retained outputs of earlier batches; of the tasks in `queues_before` those before its batch.
+    - `checkpoints_before`: checkpoints with lower numbers, and state segments that only they use.
     - `source_log_before`: ranges of earlier batches in the batch log and what a durable source log holds for them.
     """
 
     retained_before: int
     checkpoints_before: int
     source_log_before: int
+    queues_before: Mapping[Task, int] = field(default_factory=dict)
 
 
 class Outcome(StrEnum):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from tenax.control.copies import Role
 from tenax.control.outages import partial
 from tenax.control.run import Run
 from tenax.control.standing import standing
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState
 from tenax.control.transitions import through
-from tenax.control.versions import PassId
+from tenax.control.versions import PassId, StoredCheckpoint
 
 
 class InvariantBroken(AssertionError):
@@ -21,7 +23,7 @@ def check(run: Run, state: RunState) -> None:
     """Raise if an invariant does not hold. O(tasks)."""
     if state.phase is Phase.WAITING or not state.tasks:
         return
-    broken = [name for name, holds in (*_of_tasks(run, state), *_of_passes(state), *_of_store(state)) if not holds]
+    broken = [name for name, holds in (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state)) if not holds]
     if broken:
         raise InvariantBroken("; ".join(broken))
 
@@ -81,21 +83,33 @@ def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
         yield "nothing runs after the stop", state.live is None and state.round is None and state.stop is not None
 
 
-def _of_store(state: RunState) -> Iterator[tuple[str, bool]]:
+def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
+    by_number = np.flatnonzero(~run.is_source).tolist()
     for upload in (state.due, state.storing):
         if upload is not None:
-            yield "checkpoints are of finished batches", state.newest.batch < upload.batch <= state.finished
-            yield "checkpoints hold versions of one batch", {v.batch for v in upload.versions} == {upload.batch}
+            yield "checkpoints are of finished batches", upload.top <= state.finished
+            yield "checkpoints are new", state.newest.number < upload.line.number
     if state.storing is not None:
-        yield "checkpoints are of published batches", state.storing.batch <= state.final
-    batches = [one.batch for one in state.kept]
-    yield "kept checkpoints are few and in order", len(batches) <= KEPT_CHECKPOINTS and batches == sorted(set(batches))
-    yield "kept checkpoints are of published batches", state.kept[-1].batch <= state.final
+        yield "checkpoints are of published batches", state.storing.top <= state.final
+    numbers, batches = [one.number for one in state.kept], [one.batch for one in state.kept]
+    yield "kept checkpoints are few and in order", len(numbers) <= KEPT_CHECKPOINTS and numbers == sorted(set(numbers))
+    yield "kept checkpoints are of published batches", state.kept[-1].top <= state.final
+    for line in state.kept[-1:] if not run.all_aligned else ():
+        yield "what a restored consumer asks for lies in a queue", all(_queued(run, line, one) for one in by_number)
     if state.trimmed is not None:
         trim = state.trimmed
-        yield "kept checkpoints are not trimmed", trim.checkpoints_before <= batches[0]
+        yield "kept checkpoints are not trimmed", trim.checkpoints_before <= numbers[0]
         yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
         yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
         yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
     if state.logging is not None:
         yield "batches are logged in order", state.logging.first == state.logged + 1 and not state.ended
+
+
+def _queued(run: Run, line: StoredCheckpoint, number: int) -> bool:
+    """Whether the queue of a task covers what lies between the oldest version of its consumers and its own."""
+    batch = min((line.versions[one].batch for one in run.graph.consumers_of(number)), default=line.top) + 1
+    for span in sorted(line.queue(number), key=lambda one: one.first):
+        if span.first <= batch <= span.last:
+            batch = span.last + 1
+    return batch > line.versions[number].batch

@@ -70,7 +70,7 @@ def cancelled(state: RunState) -> RunState:
     """Without running passes and the checkpoint that is made of versions that may be gone."""
     notices: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
     if state.storing is not None:
-        notices.append(CancelCheckpoint(state.storing.batch))
+        notices.append(CancelCheckpoint(state.storing.line.number))
     return replace(
         state,
         live=None,
@@ -78,7 +78,6 @@ def cancelled(state: RunState) -> RunState:
         round=None,
         round_attempt=1,
         due=None,
-        owed=state.owed or state.due is not None,
         outage=None if state.outage is None else replace(state.outage, gap=None, stalled=0),
         notices=(*state.notices, *notices),
     )

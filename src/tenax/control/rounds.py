@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tenax.control.checkpoints import stored_queue, stored_version
 from tenax.control.copies import Copy, Role
 from tenax.control.instructions import Reading, Step
 from tenax.control.run import Run
@@ -104,6 +105,9 @@ def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int
                 node = task.primary.node if task.primary.node in span.nodes else span.nodes[0]
                 found.readings.append(Reading(run.tasks[producer], node, span.pass_id))
                 found.last = min(found.last, span.last)
+            elif (span := stored_queue(state, producer, level + 1)) is not None:
+                found.readings.append(Reading(run.tasks[producer], task.primary.node, span.pass_id, stored=True))
+                found.last = min(found.last, span.last)
             else:
                 shadow = _shadow(state, producer, level)
                 if shadow.level < level:
@@ -118,8 +122,9 @@ def _shadow(state: RunState, number: int, level: int) -> Climber:
     """The shadow of a task at a level or as near below it as there is a version to start from."""
     task = state.tasks[number]
     assert task.primary is not None
-    stored = max((one for one in state.kept if one.batch <= level), key=lambda one: one.batch)
-    copy = Copy(task.primary.node, stored.versions[number], stored=True)
+    stored = stored_version(state, number, level)
+    assert stored is not None, "whatever a line lacks lies in a queue"
+    copy = Copy(task.primary.node, stored, stored=True)
     if task.shadow is not None and copy.head.batch < task.shadow.head.batch <= level:
         copy = task.shadow
     return Climber(number, copy, Role.SHADOW)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from tenax.control.state import Settings
+from tenax.control.state import Settings, Strategy
 from tenax.model.cluster import Node
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Placement
@@ -23,6 +23,8 @@ class Run:
 
     - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
     - `publishers` are the tasks that have results.
+    - The replicas of `doubled` tasks send as well.
+    - `strategies` says, by operator, how states are stored, where it is not as the settings say.
     """
 
     graph: TaskGraph
@@ -31,6 +33,8 @@ class Run:
     retain: frozenset[Task] = frozenset()
     replicas: frozenset[Task] = frozenset()
     publishers: frozenset[Task] = field(default_factory=frozenset)
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    doubled: frozenset[Task] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -46,6 +50,36 @@ class Run:
     def number(self) -> dict[Task, int]:
         """The numbers of the tasks."""
         return {task: number for number, task in enumerate(self.tasks)}
+
+    @cached_property
+    def strategy_of(self) -> tuple[Strategy, ...]:
+        """How the state of every task is stored."""
+        names = (self.graph.operators[operator].name for operator in self.graph.operator_of)
+        return tuple(self.strategies.get(name, self.settings.strategy) for name in names)
+
+    @cached_property
+    def by_strategy(self) -> Mapping[Strategy, tuple[int, ...]]:
+        """The tasks that are stored in the same way; sources are not: they have their log."""
+        found: dict[Strategy, list[int]] = {}
+        for number, strategy in enumerate(self.strategy_of):
+            if not self.is_source[number]:
+                found.setdefault(strategy, []).append(number)
+        return {strategy: tuple(numbers) for strategy, numbers in found.items()}
+
+    @cached_property
+    def all_aligned(self) -> bool:
+        """Whether all tasks are stored together."""
+        return set(self.by_strategy) <= {Strategy.ALIGNED}
+
+    @cached_property
+    def queueing(self) -> tuple[Task, ...]:
+        """The tasks that keep their outputs for consumers that may be restored at an older batch than they."""
+        found = []
+        for number, task in enumerate(self.tasks if not self.all_aligned else ()):
+            around = {self.strategy_of[one] for one in (number, *self.graph.consumers_of(number))}
+            if not self.is_source[number] and around != {Strategy.ALIGNED} and self.graph.consumers_of(number):
+                found.append(task)
+        return tuple(found)
 
     def spread(self, marked: Bools) -> Bools:
         """The marked tasks and all that depend on them. O(tasks)."""

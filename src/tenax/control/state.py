@@ -33,6 +33,19 @@ class Outputs(StrEnum):
     HOLD = "hold"
 
 
+class Strategy(StrEnum):
+    """When the states of tasks are stored."""
+
+    ALIGNED = "aligned"
+    """All at one batch."""
+    SYNCHRONOUS = "synchronous"
+    """All of a node together, every node by its own timer; nothing runs meanwhile."""
+    INDIVIDUAL = "individual"
+    """Every task by its own timer."""
+    SWEEPING = "sweeping"
+    """The last tasks by a timer, the others when their consumers have let go of what they had sent."""
+
+
 class Backups(StrEnum):
     """Which tasks retain their outputs beside those that a plan names."""
 
@@ -47,7 +60,9 @@ class Backups(StrEnum):
 class Settings:
     """The bounds of a run, and how it meets failures.
 
-    - A checkpoint is due at the end of every pass that reaches or passes a multiple of `checkpoint_every` batches.
+    - A checkpoint is due at the end of every pass that reaches or passes a multiple of `checkpoint_every` batches; or
+      of as many as take `checkpoint_every_s`; or of as many as are best if nodes fail every `failure_every_s`.
+    - `strategy` is how states are stored, where nothing else is said for an operator.
     - A pass takes at most `max_batches_per_pass` batches: being behind makes passes longer.
     - At most `max_batches_ahead` batches are logged beyond the finished ones, `max_unpublished` finished beyond the
       published ones: being behind does not make queues longer.
@@ -79,6 +94,9 @@ class Settings:
     max_outage_bytes: int = 4 << 30
     tentative_delay_s: float = 0.0
     correlated_losses: int = 2
+    strategy: Strategy = Strategy.ALIGNED
+    checkpoint_every_s: float | None = None
+    failure_every_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -105,6 +123,10 @@ class Settings:
             raise InvalidRequest(
                 f"pass_deadline_s is a finite number above 0, found {self.pass_deadline_s}: correct it"
             )
+        for name in ("checkpoint_every_s", "failure_every_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidRequest(f"{name} is a finite number above 0, found {value}: correct it")
         if not (math.isfinite(self.tentative_delay_s) and self.tentative_delay_s >= 0):
             raise InvalidRequest(
                 f"tentative_delay_s is a finite number of at least 0, found {self.tentative_delay_s}: correct it"
@@ -154,12 +176,17 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A checkpoint that is due, or being stored: versions in task order, and the nodes that hold them."""
+    """A checkpoint that is due, or being stored: the line that there will be, what is new on it, and where it lies."""
 
-    batch: int
+    line: StoredCheckpoint
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int = 1
+
+    @property
+    def top(self) -> int:
+        """The batch of the newest version."""
+        return max(version.batch for version in self.versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +214,10 @@ class RunState:
     - A node that is `gone` never comes back, not even if its arrival is reported late.
     - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
       replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
-    - `kept` are the checkpoints that can be restored, oldest first; batch 0, the initial state, is one.
-    - `owed` says that a checkpoint should be made as soon as all tasks are at one batch; `due` is one not yet begun,
-      `storing` the one under way.
+    - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
+    - `due` is a checkpoint not yet begun, `storing` the one under way.
+    - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
+      pass finished.
     - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
     - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
@@ -220,10 +248,12 @@ class RunState:
     publish_attempt: int = 1
 
     kept: tuple[StoredCheckpoint, ...] = ()
-    owed: bool = False
     due: Upload | None = None
     storing: Upload | None = None
     trimmed: Trim | None = None
+    batch_s: float = 0.0
+    checkpoint_s: float = 0.0
+    seen_s: float = 0.0
 
     outages: int = 0
     outage: Outage | None = None

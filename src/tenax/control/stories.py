@@ -67,10 +67,10 @@ def _of_event(event: Event, task: Task) -> str:
                 return f"pass {pass_id} finished: {made[0].version}, {made[0].rows} rows, on {where}"
         case PassFailed(pass_id, failure):
             return f"pass {pass_id} failed: {failure}"
-        case CheckpointStored(batch):
-            return f"checkpoint {batch} stored"
-        case CheckpointFailed(batch, attempt, cause):
-            return f"checkpoint {batch} failed, attempt {attempt}: {cause}"
+        case CheckpointStored(number):
+            return f"checkpoint {number} stored"
+        case CheckpointFailed(number, attempt, cause):
+            return f"checkpoint {number} failed, attempt {attempt}: {cause}"
         case NodesLost(nodes):
             return f"nodes lost: {', '.join(nodes)}"
         case NodesJoined(nodes):
@@ -93,7 +93,7 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
                 if reading.task == task:
                     return (
                         f"pass {instruction.pass_id}: outputs of {batches}, retained by pass {reading.pass_id}, "
-                        f"are read on {reading.node}"
+                        f"are read {'from the store ' if reading.stored else ''}on {reading.node}"
                     )
         case CancelPass(pass_id):
             return f"pass {pass_id} cancelled"
@@ -115,10 +115,8 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
         case RollBack():
             return f"back to checkpoint {instruction.batch}: {instruction.reason}"
         case Trim():
-            return (
-                f"trim retained outputs before batch {instruction.retained_before}, "
-                f"versions before {instruction.checkpoints_before}"
-            )
+            before = instruction.queues_before.get(task, instruction.retained_before)
+            return f"trim retained outputs before batch {before}, checkpoints before {instruction.checkpoints_before}"
         case Stop():
             return f"stop, {instruction.outcome}: {instruction.reason}"
     return ""

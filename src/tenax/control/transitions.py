@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from tenax.control.copies import Copy, Role, Span, TaskState
+from tenax.control.checkpoints import acknowledged
+from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
     BatchesLogged,
     CheckpointFailed,
@@ -45,7 +46,7 @@ from tenax.control.state import (
     Running,
     RunState,
 )
-from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version
+from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
 
@@ -116,7 +117,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         epoch=event.epoch,
         nodes=event.nodes,
         logged=event.logged,
-        finished=checkpoint.batch,
+        finished=checkpoint.top,
         published=published,
         kept=(checkpoint,),
     )
@@ -129,9 +130,20 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         return failed(state, str(error))
     tasks = tuple(
         TaskState(version, Copy(placement.primaries[version.task], version, stored=True))
-        for version in checkpoint.versions
+        for version in _at_start(run, checkpoint)
     )
-    return place_replicas(run, replace(state, tasks=tasks), checkpoint)
+    state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
+    if state.outage is not None:  # some are stored at older batches than others: nothing goes on before they are level
+        state = replace(state, outage=replace(state.outage, stalled=run.settings.patience))
+    return state
+
+
+def _at_start(run: Run, line: StoredCheckpoint) -> tuple[Version, ...]:
+    """Where the tasks of a run begin; sources where the newest do: what is older is in their log."""
+    return tuple(
+        replace(version, batch=line.top) if source else version
+        for version, source in zip(line.versions, run.is_source.tolist(), strict=True)
+    )
 
 
 def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, published: Collection[int]) -> str | None:
@@ -141,16 +153,15 @@ def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, publish
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"
     lowest, highest = min(published, default=checkpoint.batch), max(published, default=0)
-    if not (checkpoint.batch <= lowest and max(highest, checkpoint.batch) <= event.logged):
+    if not (checkpoint.top <= lowest and max(highest, checkpoint.top) <= event.logged):
         return (
-            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.batch}, {lowest} to {highest} and "
+            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.top}, {lowest} to {highest} and "
             f"{event.logged}: start from an older checkpoint, or on a new store"
         )
-    fitting = all(version.batch == checkpoint.batch for version in checkpoint.versions)
-    if tuple(version.task for version in checkpoint.versions) != run.tasks or not fitting:
+    if tuple(version.task for version in checkpoint.versions) != run.tasks:
         return (
-            f"a checkpoint holds one version per task of the topology, found others in that of batch "
-            f"{checkpoint.batch}: run the topology that made it, or a new store"
+            f"a checkpoint holds one version per task of the topology, found others in number "
+            f"{checkpoint.number}: run the topology that made it, or a new store"
         )
     return None
 
@@ -198,14 +209,20 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     state = replace(state, tasks=tuple(tasks), unpublished=(*state.unpublished, *results))
     written = sum(report.written_bytes for report in event.reports)
     if running.kind is PassKind.LIVE:
-        every = run.settings.checkpoint_every
-        crossed = running.last // every > state.finished // every  # a pass may go beyond the multiple
-        state = replace(state, live=None, live_attempt=1, finished=running.last, owed=state.owed or crossed)
+        state = _paced(state, event.at_s, running.last - running.first + 1)
+        state = replace(state, live=None, live_attempt=1, finished=running.last)
         if state.outage is not None:
             state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))
     else:
         state = _closer(run, replace(state, round=None, round_attempt=1))
     return settle(run, state)
+
+
+def _paced(state: RunState, at_s: float, batches: int) -> RunState:
+    """How long a batch takes: a moving mean, from one live pass to the next."""
+    spent = (at_s - state.seen_s) / batches if state.seen_s else 0.0
+    mean = spent if not state.batch_s else 0.8 * state.batch_s + 0.2 * spent
+    return replace(state, seen_s=at_s, batch_s=mean)
 
 
 def _made(step: Step, running: Running) -> Version:
@@ -367,33 +384,39 @@ def _front(state: RunState, pass_id: PassId, tentative: bool) -> Results | None:
 
 def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Learned:
     storing = state.storing
-    if storing is None or (storing.batch, storing.attempt) != (event.batch, event.attempt):
+    if storing is None or (storing.line.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
-    checkpoint = StoredCheckpoint(storing.batch, storing.versions)
-    kept = (*state.kept, checkpoint)[-KEPT_CHECKPOINTS:]
-    state = replace(state, storing=None, kept=kept, rollbacks=0)
+    line = storing.line
+    kept = (*state.kept, line)[-KEPT_CHECKPOINTS:]
+    spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
+    state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent)
     if standing(run, state).whole:
         state = replace(state, losses=0, alert=False)
-        tasks = tuple(
-            replace(task, retained=tuple(span for span in task.retained if span.last > event.batch))
-            for task in state.tasks
-        )
-        state = place_replicas(run, replace(state, tasks=tasks), checkpoint)
+        tasks = tuple(_trimmed(run, task, number, line) for number, task in enumerate(state.tasks))
+        state = place_replicas(run, replace(state, tasks=tasks), line)
     return state
+
+
+def _trimmed(run: Run, task: TaskState, number: int, line: StoredCheckpoint) -> TaskState:
+    """A task without the outputs that no consumer can ask for any more."""
+    if not task.retained:
+        return task
+    through = line.batch if run.all_aligned else acknowledged(run, line, number)
+    return replace(task, retained=tuple(span for span in task.retained if span.last > through))
 
 
 def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Learned:
     storing = state.storing
-    if storing is None or (storing.batch, storing.attempt) != (event.batch, event.attempt):
+    if storing is None or (storing.line.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
-    state = replace(state, storing=None, owed=True)
+    state = replace(state, storing=None)
     alive = {node.name for node in state.nodes}
     if not standing(run, state).whole or not set(storing.nodes) <= alive:
         return state  # not its own fault: the next one begins when all tasks are back
     if storing.attempt >= run.settings.max_attempts:
-        return failed(state, f"checkpoint {event.batch} was not stored in {event.attempt} attempts: {event.cause}")
+        return failed(state, f"checkpoint {event.number} was not stored in {event.attempt} attempts: {event.cause}")
     # A newer one that is due by now takes its place, but not with fresh attempts: the store must answer at some time.
-    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1), owed=False)
+    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1))
 
 
 def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:

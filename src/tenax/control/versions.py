@@ -1,4 +1,4 @@
-"""Names of what a run makes: passes, versions of task states, checkpoints."""
+"""Names of what a run makes: passes, versions of task states, retained outputs, checkpoints."""
 
 from __future__ import annotations
 
@@ -59,8 +59,42 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCheckpoint:
-    """A complete aligned checkpoint on the store: the version of every task after one batch, in task order."""
+class Span:
+    """Outputs of a task for batches `first` to `last`, made by one pass, on these nodes or in the store."""
 
-    batch: int
+    first: int
+    last: int
+    pass_id: PassId
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A line through a run that is on the store: one version of every task, in task order.
+
+    - `number` names it; that of an aligned one, with all versions of one batch, is this batch.
+    - `queues` has for every task the outputs that lie beside its version: those of batches that not all of its
+      consumers are through at their versions. None at all if it is empty.
+    - `acknowledged` has for every task the batch that all its consumers were through when its version was stored.
+
+    All that follows can be made again from the line and the batch log after `batch`, whatever else is lost.
+    """
+
+    number: int
     versions: tuple[Version, ...]
+    queues: tuple[tuple[Span, ...], ...] = ()
+    acknowledged: tuple[int, ...] = ()
+
+    @property
+    def batch(self) -> int:
+        """The batch of its oldest version."""
+        return min((version.batch for version in self.versions), default=self.number)
+
+    @property
+    def top(self) -> int:
+        """The batch of its newest version."""
+        return max((version.batch for version in self.versions), default=self.number)
+
+    def queue(self, number: int) -> tuple[Span, ...]:
+        """The outputs that lie beside the version of a task."""
+        return self.queues[number] if self.queues else ()

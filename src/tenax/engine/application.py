@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tenax.control.state import Outputs, Recovery
+from tenax.control.state import Outputs, Recovery, Strategy
 from tenax.engine.sinks.sink import Sink
 from tenax.engine.sources.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
@@ -19,6 +19,8 @@ from tenax.operators.durations import microseconds
 ALL = "all"
 SOURCE, PLANNED = "source", "planned"
 BACKUPS = (SOURCE, PLANNED, "adaptive", ALL)
+PASSIVE, ACTIVE, BOTH = "passive", "active", "both"
+STANDBYS = (PASSIVE, ACTIVE, BOTH)
 ORDERS = ("best-density", "exact", "dp", "operator-centric")
 
 
@@ -38,7 +40,11 @@ class Protection:
       all. None means planned if there is a `recovery_latency`, and source otherwise.
     - `recovery` goes on with what is left, or waits for everything. `outputs` that depend on missing tasks show
       tentative results, `tentative_delay` after the loss at the soonest, or are held.
-    - `order` chooses who comes back first while nodes are short; checkpoints are `checkpoint_every` batches apart.
+    - `order` chooses who comes back first while nodes are short.
+    - `checkpoint` is how states are stored, `checkpoints` the same for single operators. They are `checkpoint_every`
+      batches apart, or so much time; or as far as is best if a node fails every `failure_every`, by what they cost.
+    - `standby` says for single operators that none of their tasks has a replica (`passive`), that all have (`active`),
+      or that all have and these send as well, so that consumers drop what they get twice (`both`).
     """
 
     replicas: int | str | tuple[str, ...] = 0
@@ -48,7 +54,11 @@ class Protection:
     outputs: str = Outputs.TENTATIVE.value
     order: str = ORDERS[0]
     tentative_delay: str = "0s"
-    checkpoint_every: int = 10
+    checkpoint_every: int | str = 10
+    checkpoint: str = Strategy.ALIGNED.value
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    failure_every: str | None = None
+    standby: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
@@ -62,14 +72,28 @@ class Protection:
         _check_choice("recovery", self.recovery, [one.value for one in Recovery])
         _check_choice("outputs", self.outputs, [one.value for one in Outputs])
         _check_choice("order", self.order, ORDERS)
-        if not _counts(self.checkpoint_every, 1):
-            raise InvalidRequest(f"checkpoint_every is a whole number of at least 1, found {self.checkpoint_every!r}")
+        for name, strategy in [("checkpoint", self.checkpoint), *self.checkpoints.items()]:
+            what = name if name == "checkpoint" else f"the checkpoint of operator {name!r}"
+            _check_choice(what, strategy, [one.value for one in Strategy])
+        for name, mode in self.standby.items():
+            _check_choice(f"the standby of operator {name!r}", mode, STANDBYS)
+        self._check_interval()
         self._check_latency()
         if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):
             raise InvalidRequest(
                 f"a tentative_delay needs tentative outputs and incremental recovery, found {self.tentative_delay!r} "
                 f"beside {self.outputs} and {self.recovery}: leave it out"
             )
+
+    def _check_interval(self) -> None:
+        every = self.checkpoint_every
+        if not (_counts(every, 1) or (isinstance(every, str) and microseconds(every) > 0)):
+            raise InvalidRequest(
+                f"checkpoint_every is a number of batches of at least 1 or a time above 0, found {every!r}: write 10 "
+                "or '5s'"
+            )
+        if self.failure_every is not None and not microseconds(self.failure_every):
+            raise InvalidRequest(f"failure_every is a time above 0, found {self.failure_every!r}: write '1h'")
 
     def _check_latency(self) -> None:
         retains = self.backups in {PLANNED, "adaptive", None}
@@ -87,6 +111,16 @@ class Protection:
     def recovery_latency_s(self) -> float | None:
         """Within how many seconds a lost task shall be back; None if nothing is asked for."""
         return None if self.recovery_latency is None else microseconds(self.recovery_latency) / 1e6
+
+    @property
+    def checkpoint_every_s(self) -> float | None:
+        """The time between checkpoints; None if it is counted in batches."""
+        return microseconds(self.checkpoint_every) / 1e6 if isinstance(self.checkpoint_every, str) else None
+
+    @property
+    def failure_every_s(self) -> float | None:
+        """The mean time between failures; None if it is not known."""
+        return None if self.failure_every is None else microseconds(self.failure_every) / 1e6
 
     @property
     def tentative_delay_s(self) -> float:

@@ -7,7 +7,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.failures import DeadlinePassed, JobFailed, OperatorRaised, PassFailure, Refused, SourceUnreadable
 from tenax.control.records import plain
-from tenax.control.state import Settings
+from tenax.control.state import Settings, Strategy
 from tenax.control.versions import StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
@@ -31,7 +31,7 @@ from tenax.engine.publishing import Publisher
 from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.sources.source import Limits
-from tenax.engine.store import records
+from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import Failure, Places, Report
@@ -64,7 +64,8 @@ def control_settings(checkpoint_every: int = 10) -> Settings:
 class RunSettings:
     """How an application runs.
 
-    - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice.
+    - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
+      operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
     - `standby` nodes hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
@@ -79,6 +80,8 @@ class RunSettings:
     control: Settings = field(default_factory=control_settings)
     retain: tuple[Task, ...] = ()
     replicas: tuple[Task, ...] = ()
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    doubled: tuple[Task, ...] = ()
     racks: int | None = None
     slots: int | None = None
     standby: int = 0
@@ -138,6 +141,7 @@ class Driver:
         self._events: queue.Queue[events.Event] = queue.Queue()
         self._stopping = threading.Event()
         self._look_s = self._check_s = 0.0
+        self._began_s = time.monotonic()
         self._checkpoint_job = ""
         self._uploads = itertools.count(1)
         self._reported = self.publisher.final
@@ -163,6 +167,8 @@ class Driver:
                 self.settings.retain,
                 self.settings.replicas,
                 self.publisher.published,
+                strategies=self.settings.strategies,
+                doubled=self.settings.doubled,
             )
             return self._loop(coordinator, pool)
         finally:
@@ -261,8 +267,7 @@ class Driver:
             case instructions.StoreCheckpoint():
                 return self._checkpoint(instruction)
             case instructions.Trim():
-                self.ordering.retained_before = instruction.retained_before
-                self.ordering.forget_before(instruction.checkpoints_before)
+                self.ordering.trim(instruction)
                 self.store.trim(batches=not self.settings.keep_batches)
                 self.planner.forget_before(instruction.source_log_before)
             case instructions.CancelPass():
@@ -298,7 +303,8 @@ class Driver:
         if told.kind is instructions.PassKind.LIVE:
             seconds = time.perf_counter() - started
             self.observer.passed(told.first, told.last, [one for _, one in reports], seconds)
-        return events.PassFinished(told.pass_id, tuple(report for report, _ in reports))
+        at_s = time.monotonic() - self._began_s
+        return events.PassFinished(told.pass_id, tuple(report for report, _ in reports), at_s)
 
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
@@ -314,19 +320,25 @@ class Driver:
         return events.Published(told.pass_id, told.tentative)
 
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        known = {task: {part.segment: part for part in parts} for task, parts in self.ordering.newest.items()}
+        started, line, before = time.perf_counter(), told.line, self.ordering.newest
+        known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
         names = tuple(sorted(set(told.nodes)))
-        job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, known)
+        queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
+        job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, queues, known)
         # a checkpoint that was cancelled may be asked for again as its first attempt
-        group = self._group(f"checkpoint {told.batch} upload {next(self._uploads)}")
+        group = self._group(f"checkpoint {line.number} upload {next(self._uploads)}")
         self._checkpoint_job = group
-        segments = self.runner.upload(group, job, self.nodes.info(names))
-        notes = {"versions": [str(version) for version in told.versions], **self.ordering.notes(told.batch)}
-        positions = self.planner.batch(told.batch).positions
-        self.store.commit_checkpoint(Checkpoint(told.batch, self.store.epoch, segments, positions, notes))
-        self.ordering.keep(told.batch, segments)
-        new = (part for task, parts in segments.items() for part in parts if part.segment not in known.get(task, {}))
-        return events.CheckpointStored(told.batch, told.attempt, sum(part.bytes for part in new))
+        uploaded = self.runner.upload(group, job, self.nodes.info(names))
+        segments = {version.task: uploaded.get(version.task, before.get(version.task, ())) for version in line.versions}
+        positions = self.planner.batch(line.top).positions
+        notes = {**lines.to_record(line), **self.ordering.notes(line)}
+        checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
+        self.store.commit_checkpoint(checkpoint)
+        self.ordering.keep(line, segments)
+        new = (part for task, parts in uploaded.items() for part in parts if part.segment not in known.get(task, {}))
+        held = sum(part.bytes for parts in uploaded.values() for part in parts)
+        seconds = time.perf_counter() - started
+        return events.CheckpointStored(line.number, told.attempt, sum(part.bytes for part in new), seconds, held)
 
     def _group(self, what: str) -> str:
         return group_of(self.run_id, what)
@@ -365,16 +377,16 @@ class Driver:
             return None
         checkpoint = found.checkpoint
         notes = records.mapping(checkpoint.notes)
-        versions = tuple(Version.parse(str(text)) for text in records.items(notes["versions"]))
+        line = lines.from_record(checkpoint.number, notes)
         marks = records.mapping(notes["marks"])
         empties = records.mapping(notes["empties"])
         self.ordering.restore(
-            checkpoint.batch,
-            {task: records.integer(marks, task) for task in marks},
+            line.batch,
+            {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         )
-        self.ordering.keep(checkpoint.batch, checkpoint.segments)
-        return StoredCheckpoint(checkpoint.batch, versions)
+        self.ordering.keep(line, checkpoint.segments)
+        return line
 
 
 def _one_line(error: Exception) -> str:
@@ -404,7 +416,7 @@ def _failed(instruction: instructions.Instruction, cause: str) -> events.Event |
         case instructions.Publish():
             return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause)
         case instructions.StoreCheckpoint():
-            return events.CheckpointFailed(instruction.batch, instruction.attempt, cause)
+            return events.CheckpointFailed(instruction.line.number, instruction.attempt, cause)
         case instructions.LogBatches():
             return events.LoggingFailed(instruction.first, instruction.attempt, cause)
     return None

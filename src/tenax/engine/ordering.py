@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenax.control.copies import Role
-from tenax.control.instructions import RunPass, Step
-from tenax.control.versions import NO_PASS
+from tenax.control.instructions import Reading, RunPass, Step, Trim
+from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.layout import layout
 from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.records import JsonObject
 from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
+from tenax.engine.worker.retained import queue_segment
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
@@ -41,8 +43,10 @@ class Ordering:
                 self._marks[number] = {0: NO_WATERMARK_US}
         self._empties: dict[int, tuple[bytes, ...]] = {}
         self._manifests: dict[int, Mapping[Task, tuple[SegmentFile, ...]]] = {}
+        self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
-        self.retained_before = 0
+        self._retained_before = 0
+        self._queues_before: Mapping[int, int] = {}
 
     def order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
         """The order of a pass."""
@@ -58,7 +62,7 @@ class Ordering:
         for step in sorted(steps, key=lambda one: one.role is Role.REPLICA):  # whoever sends comes first
             homes[step.task] = (*homes.get(step.task, ()), step.node)
         steps += self._read_beside(steps, homes)
-        readings = tuple(ReadOrder(graph.number(one.task), place[one.node], one.pass_id) for one in told.readings)
+        readings = tuple(self._reading(one, place[one.node], told) for one in told.readings)
         ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
         read = frozenset(int(graph.operator_of[one.task]) for one in readings)
         needy = any(step.tentative for step in told.steps) or any(
@@ -76,7 +80,9 @@ class Ordering:
             ended_at=next((batch.number for batch in batches if batch.ended), None),
             keep=told.keep,
             retain=frozenset(graph.number(task) for task in told.retain),
-            retained_before=self.retained_before,
+            doubled=frozenset(graph.number(task) for task in told.doubled),
+            retained_before=self._retained_before,
+            queues_before=self._queues_before,
             describe=len(self._empties) < len(graph.operators),
             empties=dict(self._empties) if needy else {},
         )
@@ -90,18 +96,22 @@ class Ordering:
                 if report.empties:
                     self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
 
-    def forget_before(self, batch: int) -> None:
-        """Let go of what only earlier batches need."""
+    def trim(self, told: Trim) -> None:
+        """Let go of what nothing needs any more."""
         with self._lock:
-            self._manifests = {one: files for one, files in self._manifests.items() if one >= batch}
+            self._retained_before = told.retained_before
+            self._queues_before = {self._graph.number(task): before for task, before in told.queues_before.items()}
+            self._manifests = {one: files for one, files in self._manifests.items() if one >= told.checkpoints_before}
+            self._versions = {one: number for one, number in self._versions.items() if number in self._manifests}
             for marks in self._marks.values():
-                for one in [known for known in marks if known < batch]:
+                for one in [known for known in marks if known < told.source_log_before - 1]:
                     del marks[one]
 
-    def keep(self, batch: int, segments: Mapping[Task, tuple[SegmentFile, ...]]) -> None:
+    def keep(self, line: StoredCheckpoint, segments: Mapping[Task, tuple[SegmentFile, ...]]) -> None:
         """Remember where the versions of a checkpoint lie."""
         with self._lock:
-            self._manifests[batch] = segments
+            self._manifests[line.number] = segments
+            self._versions |= dict.fromkeys(line.versions, line.number)
 
     @property
     def newest(self) -> Mapping[Task, tuple[SegmentFile, ...]]:
@@ -109,20 +119,23 @@ class Ordering:
         with self._lock:
             return self._manifests[max(self._manifests)] if self._manifests else {}
 
-    def notes(self, batch: int) -> dict[str, dict[str, int] | dict[str, list[str]]]:
-        """What a checkpoint must say of sources and inputs, as plain data."""
+    def notes(self, line: StoredCheckpoint) -> JsonObject:
+        """What a checkpoint must say of sources and inputs, as plain data: marks for all batches that it spans."""
         with self._lock:
-            marks = {str(self._graph.task(number)): marks[batch] for number, marks in self._marks.items()}
+            marks = {
+                str(self._graph.task(number)): [marks[batch] for batch in range(line.batch, line.top + 1)]
+                for number, marks in self._marks.items()
+            }
             empties = {
                 self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
                 for number, chunks in self._empties.items()
             }
         return {"marks": marks, "empties": empties}
 
-    def restore(self, batch: int, marks: Mapping[str, int], empties: Mapping[str, Sequence[str]]) -> None:
-        """What an earlier driver noted."""
-        for task, mark in marks.items():
-            self._marks[self._graph.number(Task.parse(task))][batch] = mark
+    def restore(self, batch: int, marks: Mapping[str, Sequence[int]], empties: Mapping[str, Sequence[str]]) -> None:
+        """What an earlier driver noted; the first marks are those after the batch."""
+        for task, found in marks.items():
+            self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(found, start=batch))
         numbers = {operator.name: number for number, operator in enumerate(self._graph.operators)}
         self._empties = {
             numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
@@ -146,11 +159,20 @@ class Ordering:
                         found.append(replace(step, node=node, role=Role.REPLICA))
         return found
 
+    def _reading(self, reading: Reading, node: int, told: RunPass) -> ReadOrder:
+        number = self._graph.number(reading.task)
+        stored = None
+        if reading.stored:
+            parts = {part.segment: part for files in self._manifests.values() for part in files.get(reading.task, ())}
+            batches = range(told.first, told.last + 1)
+            stored = {batch: parts[queue_segment(batch, reading.pass_id)] for batch in batches}
+        return ReadOrder(number, node, reading.pass_id, stored)
+
     def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
         number = self._graph.number(step.task)
         restored = None
         if step.stored and step.start.pass_id != NO_PASS and number not in self._marks:
-            restored = self._manifests[step.start.batch][step.task]
+            restored = self._manifests[self._versions[step.start]][step.task]
         return StepOrder(
             number,
             place[step.node],

@@ -12,7 +12,7 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer, pack_long
 from pyspark.util import _load_from_socket
 
-from tenax.control.versions import Version
+from tenax.control.versions import Span, Version
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import NODE_SLOTS, NodeInfo
 from tenax.engine.store.checkpoints import SegmentFile
@@ -173,6 +173,7 @@ class Upload:
         names: tuple[str, ...],
         homes: tuple[str, ...],
         versions: tuple[Version, ...],
+        queues: Mapping[Task, tuple[Span, ...]],
         known: Known,
     ) -> None:
         self.shipped = shipped
@@ -180,6 +181,7 @@ class Upload:
         self.names = names
         self.homes = homes
         self.versions = versions
+        self.queues = queues
         self.known = known
 
     def __call__(self, partition: int, elements: Iterable[int]) -> Iterator[tuple[Task, tuple[SegmentFile, ...]]]:
@@ -188,7 +190,8 @@ class Upload:
         worker = worker_of(self.shipped, self.run, self.names[partition])
         for home, version in zip(self.homes, self.versions, strict=True):
             if home == self.names[partition]:
-                yield version.task, worker.upload(version, self.known.get(version.task, {}))
+                queue = self.queues.get(version.task, ())
+                yield version.task, worker.upload(version, queue, self.known.get(version.task, {}))
 
 
 class Introduction:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tenax.control.state import Backups, Outputs, Recovery, Settings
-from tenax.engine.application import ALL, PLANNED, SOURCE, Protection
+from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
+from tenax.engine.application import ACTIVE, ALL, BOTH, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.engine.driver import RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
 from tenax.planning.replicas import plan_replicas
@@ -60,26 +61,45 @@ class Protected:
                 also = ", after a correlated failure all" if kind != PLANNED else ""
                 bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
                 said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
+        single = (f"{name} {how}" for name, how in self.protection.checkpoints.items())
+        if self.protection.checkpoint != Strategy.ALIGNED or self.protection.checkpoints:
+            said.append(f"checkpoints {', '.join([self.protection.checkpoint, *single])}")
         return "; ".join(said)
 
     def settings(self, base: RunSettings) -> RunSettings:
         """The settings of a run with this protection in place of its own."""
         asked = self.protection
+        every = asked.checkpoint_every
         control: Settings = replace(
-            control_settings(asked.checkpoint_every),
+            control_settings(every) if isinstance(every, int) else control_settings(),
             recovery=Recovery(asked.recovery),
             outputs=Outputs(asked.outputs),
             backups=_BACKUPS[asked.backups or SOURCE],
             order=asked.order,
             tentative_delay_s=asked.tentative_delay_s,
+            strategy=Strategy(asked.checkpoint),
+            checkpoint_every_s=asked.checkpoint_every_s,
+            failure_every_s=asked.failure_every_s,
         )
-        return replace(base, control=control, retain=self.retain, replicas=self.replicas)
+        strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
+        doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)
+        return replace(
+            base,
+            control=control,
+            retain=self.retain,
+            replicas=self.replicas,
+            strategies=strategies,
+            doubled=doubled,
+        )
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
     graph = TaskGraph(_with_safe_sources(topology))
-    replicas = _replicas(graph, asked)
+    names = [operator.name for operator in topology.operators if not operator.is_source]
+    _check_operators("checkpoints", asked.checkpoints, names)
+    _check_operators("standby", asked.standby, names)
+    replicas = _with_standbys(graph, _replicas(graph, asked), asked)
     failed = ~graph.safe
     failed[graph.numbers(replicas)] = False
     retain: tuple[Task, ...] = ()
@@ -90,6 +110,24 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
         retain = tuple(task for task in plan.backups if task.operator not in sources)
         latency_s = plan.recovery_latency_s
     return Protected(asked, replicas, retain, float(fidelity(graph, failed)), latency_s)
+
+
+def _check_operators(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            likely = suggestion(name, known)
+            raise InvalidRequest(f"{what} are of operators that are no sources, found {name!r}{likely}")
+
+
+def _with_standbys(graph: TaskGraph, replicas: Sequence[Task], asked: Protection) -> tuple[Task, ...]:
+    """The plan with what is said for single operators in place of it."""
+    modes = [asked.standby.get(graph.operators[number].name) for number in graph.operator_of]
+    planned_ones = set(graph.numbers(replicas))
+    return graph.tasks(
+        number
+        for number, mode in enumerate(modes)
+        if mode in {ACTIVE, BOTH} or (number in planned_ones and mode != PASSIVE)
+    )
 
 
 def _with_safe_sources(topology: model.Topology) -> model.Topology:

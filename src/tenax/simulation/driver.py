@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -41,8 +41,8 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
-from tenax.control.state import Phase, Settings
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.state import Phase, Settings, Strategy
+from tenax.control.versions import PassId, Span, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.simulation.kernel import Group, Kernel, Steps
@@ -91,6 +91,7 @@ class World:
     settings: Settings
     retain: tuple[Task, ...]
     replicas: tuple[Task, ...]
+    strategies: Mapping[str, Strategy]
     slots: int | None
     nodes: int
     batches: int
@@ -115,7 +116,9 @@ class Driver:
         self.world = world
         self.group = Group()
         self.epoch = 0
-        self.coordinator = Coordinator(world.toy.graph, world.settings, world.retain, world.replicas)
+        self.coordinator = Coordinator(
+            world.toy.graph, world.settings, world.retain, world.replicas, strategies=world.strategies
+        )
         self.stop: Stop | None = None
         self.nodes: dict[str, VirtualNode] = {}
         self.tentative = 0
@@ -168,8 +171,8 @@ class Driver:
         yield self._wait()
         logged, published = store.logged, store.published
         # Sometimes the newest checkpoint turns out to be damaged.
-        batch = store.kept[0 if world.random.random() < 0.15 else -1]
-        checkpoint = StoredCheckpoint(batch, tuple(store.checkpoints[batch])) if batch else None
+        number = store.kept[0 if world.random.random() < 0.15 else -1]
+        checkpoint = store.checkpoints[number][0] if number else None
         nodes = self._new_nodes(world.nodes)
         yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
 
@@ -289,6 +292,9 @@ class Driver:
             if node is None:
                 return None
             key = reading.task, batch, reading.pass_id
+            if reading.stored:
+                found[self.world.toy.number[reading.task]] = self.world.store.fetch_queue(self.epoch, key)
+                continue
             if key not in node.outputs:
                 raise StoreMisused(f"retained outputs are there until they are trimmed, found {key} missing")
             found[self.world.toy.number[reading.task]] = node.outputs[key]
@@ -353,32 +359,45 @@ class Driver:
         yield from self._report(Published(order.pass_id, order.tentative))
 
     def _store(self, order: StoreCheckpoint) -> Steps:
-        store = self.world.store
+        store, number = self.world.store, order.line.number
         for version, name in zip(order.versions, order.nodes, strict=True):
             yield self._wait()
             yield from self._moment()
             node = self.nodes.get(name)
-            source = not self.world.toy.inputs[self.world.toy.number[version.task]]
+            place = self.world.toy.number[version.task]
+            source = not self.world.toy.inputs[place]
             if node is None:
-                yield from self._report(CheckpointFailed(order.batch, order.attempt, f"{name} is gone"))
+                yield from self._report(CheckpointFailed(number, order.attempt, f"{name} is gone"))
                 return
             if not source and version not in node.versions:
                 raise StoreMisused(f"a checkpoint is made of versions that are there, found {version} missing")
-            store.upload(self.epoch, order.batch, version, INITIAL if source else node.versions[version])
+            store.upload(self.epoch, number, version, INITIAL if source else node.versions[version])
+            for span in order.line.queue(place):
+                self._upload_queue(number, version.task, span, node)
         yield from self._moment()
         if self._fails():
-            yield from self._report(CheckpointFailed(order.batch, order.attempt, "unlucky"))
+            yield from self._report(CheckpointFailed(number, order.attempt, "unlucky"))
             return
-        store.seal(self.epoch, StoredCheckpoint(order.batch, order.versions))
+        store.seal(self.epoch, order.line)
         yield self._wait()
-        yield from self._report(CheckpointStored(order.batch, order.attempt))
+        yield from self._report(CheckpointStored(number, order.attempt))
+
+    def _upload_queue(self, number: int, task: Task, span: Span, node: VirtualNode) -> None:
+        store = self.world.store
+        for batch in range(span.first, span.last + 1):
+            key = task, batch, span.pass_id
+            if store.has_queue(key):
+                continue
+            if key not in node.outputs:
+                raise StoreMisused(f"a queue is made of outputs that are there, found {key} missing")
+            store.upload_queue(self.epoch, number, key, node.outputs[key])
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()
         yield from self._moment()
         self.world.store.trim(self.epoch, order.checkpoints_before, order.source_log_before)
         for node in self.nodes.values():
-            node.drop_outputs(order.retained_before)
+            node.drop_outputs(order.retained_before, order.queues_before)
 
     def _report(self, event: Event) -> Steps:
         """Hand an event to the coordinator, and begin what it says."""

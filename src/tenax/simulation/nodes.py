@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tenax.control.versions import PassId, Version
@@ -22,6 +23,6 @@ class VirtualNode:
         """Let go of old versions."""
         self.versions = {version: one for version, one in self.versions.items() if version.batch >= before}
 
-    def drop_outputs(self, before: int) -> None:
+    def drop_outputs(self, before: int, queues_before: Mapping[Task, int]) -> None:
         """Let go of old outputs."""
-        self.outputs = {key: one for key, one in self.outputs.items() if key[1] >= before}
+        self.outputs = {key: one for key, one in self.outputs.items() if key[1] >= queues_before.get(key[0], before)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
-from tenax.control.state import Backups, Outputs, Recovery, Settings
+from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 from tenax.simulation.driver import Chances, Driver, Fault, World
@@ -52,13 +52,13 @@ class _Tally:
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
     try:
-        return _simulate(Random(seed), trace)
+        return _simulate(Random(seed), Random(f"strategies {seed}"), trace)
     except Exception as error:
         again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
-def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
+def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None) -> Outcomes:
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys())
     batches = random.randint(1, 40)
@@ -118,6 +118,7 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
     retain = tuple(task for task in toy.tasks if random.random() < retained)
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
+    strategies = _strategies(other, toy)
     nodes = random.randint(1, 5)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
@@ -129,6 +130,7 @@ def _simulate(random: Random, trace: Callable[[str], None] | None) -> Outcomes:
         settings,
         retain,
         replicas,
+        strategies,
         slots,
         nodes,
         batches,
@@ -210,8 +212,18 @@ def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
         raise AssertionError(f"the newest driver finishes, found {last}")
     if any(driver.group.alive for driver in drivers):
         raise AssertionError("no driver is left waiting, found one")
-    if max(store.checkpoints) != batches:
-        raise AssertionError(f"the last checkpoint is of batch {batches}, found {max(store.checkpoints)}")
+    newest = store.checkpoints[max(store.checkpoints)][0].batch
+    if newest != batches:
+        raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
+
+
+def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:
+    """How states are stored: in half of the runs all aligned, else all alike, or every operator in its own way."""
+    names = [operator.name for operator in toy.graph.operators]
+    everybody, kind = random.choice(list(Strategy)), random.random()
+    if kind < 0.5:
+        return {}
+    return {name: everybody if kind < 0.8 else random.choice(list(Strategy)) for name in names}
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tenax.control.versions import StoredCheckpoint, Version
+from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 
 Digest = bytes
@@ -33,6 +33,18 @@ class Commit:
     tentative: bool = False
 
 
+Output = tuple[Task, int, PassId]
+"""What names retained outputs: task, batch, and the pass that made them."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What lies in the store for a checkpoint: states and queues."""
+
+    states: dict[Version, Digest] = field(default_factory=dict)
+    queues: dict[Output, Digest] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Store:
     """Batch log, committed results and checkpoints, on a store that outlives every driver.
@@ -48,8 +60,8 @@ class Store:
     history: dict[int, tuple[int, int]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     committed: set[tuple[Task, int]] = field(default_factory=set)
-    checkpoints: dict[int, dict[Version, Digest]] = field(default_factory=dict)
-    uploads: dict[tuple[int, int], dict[Version, Digest]] = field(default_factory=dict)
+    checkpoints: dict[int, tuple[StoredCheckpoint, Contents]] = field(default_factory=dict)
+    uploads: dict[tuple[int, int], Contents] = field(default_factory=dict)
 
     def claim(self) -> int:
         """The next epoch."""
@@ -102,28 +114,59 @@ class Store:
             raise StoreMisused(f"tentative results come before final ones, found {task} of batch {batch} after it")
         self.commits.append(Commit(task, batch, content, epoch, tentative=True))
 
-    def upload(self, epoch: int, batch: int, version: Version, content: Digest) -> None:
+    def upload(self, epoch: int, number: int, version: Version, content: Digest) -> None:
         """Upload one version of a checkpoint."""
         self._fence(epoch)
-        self.uploads.setdefault((epoch, batch), {})[version] = content
+        self.uploads.setdefault((epoch, number), Contents()).states[version] = content
 
-    def seal(self, epoch: int, checkpoint: StoredCheckpoint) -> None:
-        """Commit the manifest of a checkpoint."""
+    def upload_queue(self, epoch: int, number: int, output: Output, content: Digest) -> None:
+        """Upload outputs that lie beside a version of a checkpoint."""
         self._fence(epoch)
-        uploaded = self.uploads.pop((epoch, checkpoint.batch), {})
-        if not set(checkpoint.versions) <= set(uploaded):
-            raise StoreMisused(f"a manifest is committed last, found versions of {checkpoint.batch} missing")
-        if checkpoint.batch > self.final:
-            raise StoreMisused(f"results before a checkpoint are committed, found {self.final} < {checkpoint.batch}")
-        self.checkpoints[checkpoint.batch] = {version: uploaded[version] for version in checkpoint.versions}
+        self.uploads.setdefault((epoch, number), Contents()).queues[output] = content
+
+    def has_queue(self, output: Output) -> bool:
+        """Whether a checkpoint has these outputs."""
+        return any(output in contents.queues for _, contents in self.checkpoints.values())
+
+    def seal(self, epoch: int, line: StoredCheckpoint) -> None:
+        """Commit the manifest of a checkpoint; what was not uploaded now lies there since the one before."""
+        self._fence(epoch)
+        uploaded = self.uploads.pop((epoch, line.number), Contents())
+        states, queues = dict(uploaded.states), dict(uploaded.queues)
+        for _, contents in self.checkpoints.values():
+            states |= contents.states
+            queues |= contents.queues
+        outputs = [
+            (version.task, batch, span.pass_id)
+            for number, version in enumerate(line.versions)
+            for span in line.queue(number)
+            for batch in range(span.first, span.last + 1)
+        ]
+        missing = [one for one in line.versions if one not in states and one.batch]
+        if missing or not set(outputs) <= set(queues):
+            raise StoreMisused(f"a manifest is committed last, found parts of {line.number} missing")
+        if line.top > self.final:
+            raise StoreMisused(f"results before a checkpoint are committed, found {self.final} < {line.top}")
+        contents = Contents(
+            {one: states[one] for one in line.versions if one in states}, {one: queues[one] for one in outputs}
+        )
+        self.checkpoints[line.number] = line, contents
 
     def fetch(self, epoch: int, version: Version) -> Digest:
         """The content of a version of a complete checkpoint."""
-        found = self.checkpoints.get(version.batch, {}).get(version)
-        if found is None:
-            self._fence(epoch)
-            raise StoreMisused(f"a checkpoint is restored before it is trimmed, found {version} missing")
-        return found
+        for _, contents in self.checkpoints.values():
+            if version in contents.states:
+                return contents.states[version]
+        self._fence(epoch)
+        raise StoreMisused(f"a checkpoint is restored before it is trimmed, found {version} missing")
+
+    def fetch_queue(self, epoch: int, output: Output) -> Digest:
+        """Outputs that lie beside a version of a complete checkpoint."""
+        for _, contents in self.checkpoints.values():
+            if output in contents.queues:
+                return contents.queues[output]
+        self._fence(epoch)
+        raise StoreMisused(f"a queue is read before it is trimmed, found {output} missing")
 
     @property
     def kept(self) -> list[int]:
@@ -134,11 +177,12 @@ class Store:
         """Drop old checkpoints and ranges; what a restart from the two newest checkpoints needs must stay."""
         self._fence(epoch)
         kept = self.kept
-        self.checkpoints = {batch: one for batch, one in self.checkpoints.items() if batch >= checkpoints_before}
+        self.checkpoints = {number: one for number, one in self.checkpoints.items() if number >= checkpoints_before}
         self.ranges = {batch: one for batch, one in self.ranges.items() if batch >= source_log_before}
         if self.kept != kept:
             raise StoreMisused(f"the two newest checkpoints stay, found {self.kept} of {kept}")
-        missing = [batch for batch in range(kept[0] + 1, self.logged + 1) if batch not in self.ranges]
+        oldest = self.checkpoints[kept[0]][0].batch if kept[0] else 0
+        missing = [batch for batch in range(oldest + 1, self.logged + 1) if batch not in self.ranges]
         if missing:
             raise StoreMisused(f"batches after the oldest kept checkpoint stay, found {missing[0]} trimmed")
 

@@ -209,9 +209,9 @@ class Recorder:
             case events.Published():
                 self._note_published(str(event.pass_id), event.tentative)
             case events.CheckpointStored():
-                self.note(What.CHECKPOINT_STORED, batch=event.batch, bytes=event.written_bytes)
+                self.note(What.CHECKPOINT_STORED, batch=event.number, bytes=event.written_bytes)
             case events.CheckpointFailed():
-                self.note(What.NOTED, text=f"checkpoint {event.batch} failed: {event.cause}")
+                self.note(What.NOTED, text=f"checkpoint {event.number} failed: {event.cause}")
             case _:
                 pass
 
@@ -256,7 +256,7 @@ class Recorder:
             case instructions.Publish():
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
             case instructions.StoreCheckpoint():
-                self.note(What.CHECKPOINT_BEGUN, batch=instruction.batch)
+                self.note(What.CHECKPOINT_BEGUN, batch=instruction.line.number)
             case instructions.RollBack():
                 self.note(What.NOTED, text=f"all tasks go back to batch {instruction.batch}: {instruction.reason}")
             case instructions.Stop():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.control.instructions import Outcome as Ending
-from tenax.control.state import Outputs, Recovery
+from tenax.control.state import Outputs, Recovery, Strategy
 from tenax.engine.application import ALL, BACKUPS, Application, Protection
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import Verdict, judge, with_results_in
@@ -49,7 +49,7 @@ class Trial:
 
 
 def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
-    """A protection for the n-th of many trials: neighbours differ, and sixty meet every combination."""
+    """A protection for the n-th of many trials: neighbours differ, and many meet every combination."""
     return Protection(
         replicas=(0, 4, ALL)[number % 3],
         recovery_latency="2s" if number % 4 == 1 else None,
@@ -57,6 +57,7 @@ def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
         recovery=(Recovery.BLOCKING if number % 5 == 3 else Recovery.INCREMENTAL).value,
         outputs=(Outputs.HOLD if number % 5 == 1 else Outputs.TENTATIVE).value,
         checkpoint_every=checkpoint_every,
+        checkpoint=list(Strategy)[number % 7 % len(Strategy)].value,
     )
 
 

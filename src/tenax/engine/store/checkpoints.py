@@ -31,17 +31,24 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of every task after a batch.
+    """A state of every task, each after a batch.
 
-    - `segments` names for every task the files that make up its state; checkpoints share files.
-    - `positions` are the sources' positions after that batch; `notes` is whatever else the driver must know.
+    - `segments` names for every task the files of its state, and of outputs beside it; checkpoints share files.
+    - `positions` are the sources' positions after the newest of these batches; `notes` is whatever else the driver
+      must know. Batches after `oldest` are needed to go on from here; that is the number, if all states are of it.
     """
 
-    batch: int
+    number: int
     epoch: int
     segments: Mapping[Task, tuple[SegmentFile, ...]]
     positions: Mapping[str, Json] = field(default_factory=dict)
     notes: Json = None
+    oldest: int | None = None
+
+    @property
+    def batch(self) -> int:
+        """The batch of its oldest state."""
+        return self.number if self.oldest is None else self.oldest
 
     @property
     def files(self) -> frozenset[str]:
@@ -119,16 +126,16 @@ class Manifests:
             for part in parts:
                 damage = None if part.file in known else damage_of(self._store, part, verify=False)
                 if damage is not None:
-                    raise DamagedStore(f"checkpoint {checkpoint.batch}: {task}: {damage}: upload it again")
+                    raise DamagedStore(f"checkpoint {checkpoint.number}: {task}: {damage}: upload it again")
         durable.make_folder(self._folder)
-        path = self._path(checkpoint.batch, checkpoint.epoch)
+        path = self._path(checkpoint.number, checkpoint.epoch)
         try:
             durable.create_exclusively(path, records.encode(_to_record(checkpoint)))
         except FileExistsError:
             raise EpochLost(
                 f"{path}: a checkpoint is committed once, found it there: start again under a new epoch"
             ) from None
-        self._committed[checkpoint.batch, checkpoint.epoch] = checkpoint
+        self._committed[checkpoint.number, checkpoint.epoch] = checkpoint
 
     def newest_valid(self, *, verify: bool = True) -> ValidCheckpoint | NoCheckpoint:
         """The newest checkpoint whose manifest and files are whole, and what is wrong with newer ones."""
@@ -157,7 +164,7 @@ class Manifests:
         Files that no manifest lists are left alone: they may belong to a checkpoint that is being uploaded.
         """
         kept = list(kept)
-        stays = {(checkpoint.batch, checkpoint.epoch) for checkpoint in kept}
+        stays = {(checkpoint.number, checkpoint.epoch) for checkpoint in kept}
         needed = frozenset().union(*(checkpoint.files for checkpoint in kept))
         dropped = [key for key in self.known() if key not in stays]
         free: set[str] = set()
@@ -196,7 +203,7 @@ class Manifests:
         return removed
 
     def known(self) -> list[tuple[int, int]]:
-        """Batch and epoch of every manifest, oldest first."""
+        """Number and epoch of every manifest, oldest first."""
         matches = (_MANIFEST.fullmatch(name) for name in durable.names(self._folder))
         return sorted((int(match[1]), int(match[2])) for match in matches if match)
 
@@ -226,13 +233,14 @@ class Manifests:
         """A manifest; what was committed here need not be read again."""
         return self._committed.get(key) or self.read(key)
 
-    def _path(self, batch: int, epoch: int) -> Path:
-        return self._folder / f"{batch:010d}-{epoch:08d}.json"
+    def _path(self, number: int, epoch: int) -> Path:
+        return self._folder / f"{number:010d}-{epoch:08d}.json"
 
 
 def _to_record(checkpoint: Checkpoint) -> JsonObject:
     return {
-        "batch": checkpoint.batch,
+        "number": checkpoint.number,
+        "oldest": checkpoint.batch,
         "epoch": checkpoint.epoch,
         "segments": {
             str(task): [[part.segment, part.file, part.bytes, part.crc32] for part in parts]
@@ -244,8 +252,9 @@ def _to_record(checkpoint: Checkpoint) -> JsonObject:
 
 
 def _from_record(record: JsonObject) -> Checkpoint:
+    number, oldest = records.integer(record, "number"), records.integer(record, "oldest")
     return Checkpoint(
-        batch=records.integer(record, "batch"),
+        number=number,
         epoch=records.integer(record, "epoch"),
         segments={
             Task.parse(task): tuple(_part(part) for part in records.items(parts))
@@ -253,6 +262,7 @@ def _from_record(record: JsonObject) -> Checkpoint:
         },
         positions=records.mapping(record["positions"]),
         notes=record["notes"],
+        oldest=None if oldest == number else oldest,
     )
 
 

@@ -35,11 +35,12 @@ class StepOrder:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrder:
-    """Outputs of a task that a node sends again from what it has retained."""
+    """Outputs of a task that a node sends again: from what it has retained, or what lies in the store by batch."""
 
     task: int
     node: int
     pass_id: PassId
+    stored: Mapping[int, SegmentFile] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,12 @@ class Order:
     """Versions before this batch are no longer needed on the nodes."""
     retain: frozenset[int] = frozenset()
     """Tasks that keep what they send on their node."""
+    doubled: frozenset[int] = frozenset()
+    """Tasks whose replicas send as well."""
     retained_before: int = 0
     """Retained outputs of earlier batches are no longer needed."""
+    queues_before: Mapping[int, int] = field(default_factory=dict)
+    """The same for single tasks, by number."""
     describe: bool = False
     empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
@@ -88,6 +93,22 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """What went to other nodes: messages and bytes, and how much of that was for or from replicas."""
+
+    messages: int = 0
+    bytes: int = 0
+    spare_messages: int = 0
+    spare_bytes: int = 0
+
+    def and_also(self, size: int, *, spare: bool) -> Sent:
+        """With one message more."""
+        return Sent(
+            self.messages + 1, self.bytes + size, self.spare_messages + spare, self.spare_bytes + (size if spare else 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one step did in a pass.
 
@@ -106,6 +127,9 @@ class Report:
     staged: tuple[Staged, ...] = ()
     marks: tuple[int, ...] = ()
     empties: tuple[bytes, ...] = ()
+    role: Role = Role.PRIMARY
+    sent: Sent = field(default_factory=Sent)
+    retained_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

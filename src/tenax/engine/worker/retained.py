@@ -14,6 +14,7 @@ from tenax.engine.worker.versions import HEADER
 
 MARK = b"TNXO"
 SUFFIX = ".out"
+QUEUE = "queue/"  # how the names of such segments begin; no state has one that does
 
 Address = tuple[int, int, int, int]
 """Of a chunk: consumer task, input, producer index, batch."""
@@ -37,7 +38,11 @@ def write_outputs(folder: Path, batch: int, pass_id: PassId, chunks: Mapping[Add
 def read_outputs(folder: Path, batch: int, pass_id: PassId) -> dict[Address, bytes]:
     """What a task sent for a batch in a pass, checked."""
     path = outputs_path(folder, batch, pass_id)
-    content = path.read_bytes()
+    return unpacked(path.read_bytes(), str(path))
+
+
+def unpacked(content: bytes, path: str) -> dict[Address, bytes]:
+    """The chunks in the content of a file of outputs, checked; `path` names it in errors."""
     mark, length, checksum = HEADER.unpack_from(content)
     listed = content[HEADER.size : HEADER.size + length]
     if mark != MARK or zlib.crc32(listed) != checksum:
@@ -58,6 +63,11 @@ def drop_outputs(folder: Path, before: int) -> None:
     for path in folder.glob(f"*{SUFFIX}"):
         if int(path.name.split("-", 1)[0]) < before:
             path.unlink(missing_ok=True)
+
+
+def queue_segment(batch: int, pass_id: PassId) -> str:
+    """How the outputs of a batch are called that lie beside a state in the store."""
+    return f"{QUEUE}{batch}/{pass_id}"
 
 
 def outputs_path(folder: Path, batch: int, pass_id: PassId) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.control.versions import NO_PASS, Version
-from tenax.engine.store.checkpoints import SegmentFile, upload_segment
+from tenax.control.versions import NO_PASS, Span, Version
+from tenax.engine.store.checkpoints import SegmentFile, read_segment, upload_segment
 from tenax.engine.worker.orders import Places
+from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
 from tenax.engine.worker.versions import (
     IN_STORE,
     Index,
@@ -58,7 +59,9 @@ class States:
             return Held(version, initial, {})
         folder = self.folder(version.task)
         if restored is not None:
-            index: Index = {part.segment: Segment.in_store(part) for part in restored}
+            index: Index = {
+                part.segment: Segment.in_store(part) for part in restored if not part.segment.startswith(QUEUE)
+            }
         else:
             index = read_index(folder / file_name(version))
         known = {(name, one.index[name]): one.state[name] for one in held for name in one.state if name in one.index}
@@ -75,6 +78,26 @@ class States:
         index, written = write_version(self.folder(version.task), version, before, state)
         self._remember(Held(version, state, index))
         return written
+
+    def upload_queue(
+        self, task: Task, spans: Iterable[Span], known: Mapping[str, SegmentFile]
+    ) -> tuple[SegmentFile, ...]:
+        """Put retained outputs into the store, beside a version: only those that are not there yet."""
+        folder = self.folder(task)
+        parts = []
+        for span in spans:
+            for batch in range(span.first, span.last + 1):
+                name = queue_segment(batch, span.pass_id)
+                stored = known.get(name)
+                if stored is None:
+                    content = outputs_path(folder, batch, span.pass_id).read_bytes()
+                    stored = upload_segment(self._store, task, name, content)
+                parts.append(stored)
+        return tuple(parts)
+
+    def stored_outputs(self, part: SegmentFile) -> dict[Address, bytes]:
+        """Outputs that lie in the store."""
+        return unpacked(read_segment(self._store, part), part.file)
 
     def upload(self, version: Version, known: Mapping[str, SegmentFile]) -> tuple[SegmentFile, ...]:
         """Put a version into the store: only the segments that the checkpoint before it does not list."""

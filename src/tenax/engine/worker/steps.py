@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from tenax.control.copies import Role
-from tenax.control.versions import Version
+from tenax.control.versions import Span, Version
 from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import SegmentFile
-from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Staged, StepOrder
+from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
@@ -46,6 +46,8 @@ class Work:
     staged: list[Staged] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     empties: tuple[bytes, ...] = ()
+    sent: Sent = field(default_factory=Sent)
+    retained_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,14 @@ class Worker:
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
         return sent
 
-    def upload(self, version: Version, known: Mapping[str, SegmentFile]) -> tuple[SegmentFile, ...]:
-        """Put a task's version into the store."""
+    def upload(
+        self, version: Version, queue: Sequence[Span], known: Mapping[str, SegmentFile]
+    ) -> tuple[SegmentFile, ...]:
+        """Put a task's version into the store, and the outputs that go beside it."""
+        beside = self.states.upload_queue(version.task, queue, known)
         if self.computations[self.graph.operator_of[self.graph.number(version.task)]].stateless:
-            return ()
-        return self.states.upload(version, known)
+            return beside
+        return self.states.upload(version, known) + beside
 
     def _run_level(self, order: Order, level: int, node: int, inbox: dict[Address, Chunk], sent: list[Bundle]) -> None:
         operators = order.layout.levels[level]
@@ -140,7 +145,11 @@ class Worker:
                 continue
             folder = self.states.folder(self.graph.task(reading.task))
             for batch in range(order.first, order.last + 1):
-                for address, chunk in read_outputs(folder, batch, reading.pass_id).items():
+                if reading.stored is None:
+                    found = read_outputs(folder, batch, reading.pass_id)
+                else:
+                    found = self.states.stored_outputs(reading.stored[batch])
+                for address, chunk in found.items():
                     for home in order.layout.homes.get(address[0], ()):
                         sent[home].chunks[address] = chunk
 
@@ -157,7 +166,7 @@ class Worker:
         if not computation.stateless:
             self.states.save(version, work.held.index, work.held.state)
         if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
-            drop_outputs(self.states.folder(version.task), order.retained_before)
+            drop_outputs(self.states.folder(version.task), order.queues_before.get(task, order.retained_before))
             if not computation.stateless:
                 self.states.drop_before(version.task, order.keep)
         return Report(
@@ -172,6 +181,9 @@ class Worker:
             tuple(work.staged),
             tuple(work.marks[1:]),
             work.empties,
+            work.order.role,
+            work.sent,
+            work.retained_bytes,
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
@@ -202,9 +214,10 @@ class Worker:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
-        self._deliver(level, work.order, chunks)
+        self._deliver(level, work, chunks)
         if task in order.retain and not work.order.tentative:
-            write_outputs(self.states.folder(self.graph.task(task)), batch, order.pass_id, chunks)
+            folder = self.states.folder(self.graph.task(task))
+            work.retained_bytes += write_outputs(folder, batch, order.pass_id, chunks)
         work.rows_in += rows_in
         work.rows_out += output.rows.height
         work.late += late
@@ -228,14 +241,21 @@ class Worker:
         if sink is not None and work.order.role is Role.PRIMARY and batch > work.order.published:
             work.staged.append(Staged(output, sink.write(output, index, batch, str(order.pass_id), rows)))
 
-    def _deliver(self, level: Level, step: StepOrder, chunks: Mapping[Address, bytes]) -> None:
-        """Chunks to wherever their consumers step; a replica only feeds its own level, on its own node."""
+    def _deliver(self, level: Level, work: Work, chunks: Mapping[Address, bytes]) -> None:
+        """Chunks to wherever their consumers step; a replica only feeds its own level, on its own node.
+
+        Where replicas send as well, a consumer finds the same chunk twice under one address, and takes one.
+        """
+        replica = work.order.role is Role.REPLICA
+        silent = replica and work.order.task not in level.order.doubled
         for address, chunk in chunks.items():
-            for home in level.order.layout.homes.get(address[0], ()):
+            for place, home in enumerate(level.order.layout.homes.get(address[0], ())):
                 if home == level.node and address[0] in level.work:
                     level.inbox[address] = chunk
-                elif step.role is not Role.REPLICA:
+                elif not silent:
                     level.sent[home].chunks[address] = chunk
+                    if home != level.node:
+                        work.sent = work.sent.and_also(len(chunk), spare=replica or place > 0)
 
     def _inputs(self, level: Level, task: int, batch: int) -> tuple[tuple[pl.DataFrame, ...], int]:
         """One frame per input, its producers' chunks in order, and the smallest watermark."""

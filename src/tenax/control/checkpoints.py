@@ -1,0 +1,184 @@
+"""Checkpoints: which tasks are stored when, and what must lie beside their states. One policy per strategy.
+
+The store holds a line through the run: of every task the version that was stored last, and beside it the queue of its
+outputs that a consumer, restored at its own version, would still ask for. So any set of tasks can be lost together:
+each is restored where the line has it, and its producers come from further back, or their queues have what it needs.
+
+A policy only says who is due, from the line and the batches that are finished; it remembers nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tenax.control.copies import TaskState
+from tenax.control.run import Run
+from tenax.control.state import RunState, Strategy, Upload
+from tenax.control.versions import Span, StoredCheckpoint, Version
+
+Policy = Callable[[Run, RunState, Sequence[int]], Collection[int]]
+"""Those of the given tasks whose checkpoint is due."""
+
+
+def wanted(run: Run, state: RunState) -> set[int]:
+    """The tasks that should be stored now. O(tasks)."""
+    line = state.newest
+    found: set[int] = set()
+    for strategy, numbers in run.by_strategy.items():
+        found.update(POLICIES[strategy](run, state, numbers))
+    return {number for number in found if line.versions[number].batch < state.finished}
+
+
+def interval(run: Run, state: RunState) -> int:
+    """Batches from one checkpoint to the next.
+
+    Given in seconds it follows the measured pace. By Young's formula it is √(2 × the time that a checkpoint takes × the
+    time between failures): more often costs more than it saves, and less often as well.
+    """
+    settings = run.settings
+    seconds = settings.checkpoint_every_s
+    if settings.failure_every_s is not None and state.checkpoint_s:
+        seconds = math.sqrt(2.0 * state.checkpoint_s * settings.failure_every_s)
+    if seconds is None or not state.batch_s:
+        return settings.checkpoint_every
+    return max(1, round(seconds / state.batch_s))
+
+
+def acknowledged(run: Run, line: StoredCheckpoint, number: int) -> int:
+    """The batch that all consumers of a task are through at their versions of a line; the newest if there are none."""
+    return min((line.versions[one].batch for one in run.graph.consumers_of(number)), default=line.top)
+
+
+def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | None:
+    """What is stored if these tasks are, at their heads; None if there is nothing that can be."""
+    line = state.newest
+    chosen = {number for number in numbers if state.tasks[number].head != line.versions[number]}
+    if run.all_aligned and line.batch == line.top:
+        heads = tuple(task.head for task in state.tasks)
+        return Upload(StoredCheckpoint(state.finished, heads), heads, tuple(map(_node, state.tasks)))
+    while chosen:  # ends: it only shrinks
+        drawn = _line(run, state, chosen)
+        queues = {number: _queue(state.tasks[number], line.queue(number), drawn, number) for number in chosen}
+        lacking = {number for number, queue in queues.items() if queue is None}
+        if not lacking:
+            ready = {number: queue for number, queue in queues.items() if queue is not None}
+            return _upload(run, state, drawn, ready)
+        chosen -= lacking  # its queue lies elsewhere; when its consumers have come further it is not needed any more
+    return None
+
+
+def _line(run: Run, state: RunState, chosen: Collection[int]) -> StoredCheckpoint:
+    """The line that there will be; sources are wherever the batch log is."""
+    line = state.newest
+    versions = tuple(
+        task.head if number in chosen or run.is_source[number] else line.versions[number]
+        for number, task in enumerate(state.tasks)
+    )
+    drawn = replace(line, number=max(line.number + 1, state.finished), versions=versions)
+    before = line.acknowledged or (0,) * len(versions)
+    marks = (acknowledged(run, drawn, one) if one in chosen else before[one] for one in range(len(versions)))
+    return replace(drawn, acknowledged=tuple(marks))
+
+
+def _queue(task: TaskState, stored: Sequence[Span], line: StoredCheckpoint, number: int) -> tuple[Span, ...] | None:
+    """The outputs that go beside a task's version, oldest first; None if some are neither on its node nor stored."""
+    assert task.primary is not None
+    here = [span for span in task.retained if task.primary.node in span.nodes]
+    found: list[Span] = []
+    batch, last = line.acknowledged[number] + 1, line.versions[number].batch
+    while batch <= last:  # ends: each span reaches further
+        span = next((one for one in (*here, *stored) if one.first <= batch <= one.last), None)
+        if span is None:
+            return None
+        found.append(Span(batch, min(span.last, last), span.pass_id))
+        batch = found[-1].last + 1
+    return tuple(found)
+
+
+def _upload(run: Run, state: RunState, line: StoredCheckpoint, queues: Mapping[int, tuple[Span, ...]]) -> Upload:
+    before = state.newest
+    lying = tuple(queues[one] if one in queues else before.queue(one) for one in range(len(state.tasks)))
+    stored = sorted({*queues, *(number for number, source in enumerate(run.is_source) if source)})
+    versions = tuple(line.versions[number] for number in stored)
+    nodes = tuple(_node(state.tasks[number]) for number in stored)
+    return Upload(replace(line, queues=lying if any(lying) else ()), versions, nodes)
+
+
+def _node(task: TaskState) -> str:
+    assert task.primary is not None
+    return task.primary.node
+
+
+def stored_queue(state: RunState, number: int, batch: int) -> Span | None:
+    """Outputs of a task for a batch that lie in the store; after a rollback the older checkpoints are asked first."""
+    lines = state.kept[::-1]
+    lines = lines[state.rollbacks :] + lines[: state.rollbacks]
+    spans = (span for line in lines for span in line.queue(number))
+    return next((span for span in spans if span.first <= batch <= span.last), None)
+
+
+def stored_version(state: RunState, number: int, batch: int) -> Version | None:
+    """The newest stored version of a task that is not after a batch."""
+    versions = (line.versions[number] for line in state.kept)
+    return max((one for one in versions if one.batch <= batch), key=lambda one: one.batch, default=None)
+
+
+def _crossed(every: int, before: int, now: int, phase: int = 0) -> bool:
+    """Whether a multiple of the interval lies between two batches; a pass may go beyond it."""
+    return (now + phase) // every > (before + phase) // every
+
+
+def _aligned(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
+    """All together, at one batch: no queue is needed among them."""
+    before = min((state.newest.versions[number].batch for number in numbers), default=state.finished)
+    return numbers if _crossed(interval(run, state), before, state.finished) else ()
+
+
+def _synchronous(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
+    """All of a node together, every node by its own timer."""
+    by_node: dict[str, list[int]] = {}
+    for number in numbers:
+        by_node.setdefault(_node(state.tasks[number]), []).append(number)
+    every = interval(run, state)
+    found: list[int] = []
+    for place, node in enumerate(sorted(by_node)):
+        here = by_node[node]
+        before = min(state.newest.versions[number].batch for number in here)
+        if _crossed(every, before, state.finished, place * every // len(by_node)):
+            found += here
+    return found
+
+
+def _individual(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
+    """Every task by its own timer."""
+    every = interval(run, state)
+    return [
+        number
+        for place, number in enumerate(numbers)
+        if _crossed(every, state.newest.versions[number].batch, state.finished, place * every // len(numbers))
+    ]
+
+
+def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
+    """The last tasks by a timer; every other one when its consumers have let go of some of its queue."""
+    line, every = state.newest, interval(run, state)
+    found = []
+    for number in numbers:
+        if not run.graph.consumers_of(number):
+            due = _crossed(every, line.versions[number].batch, state.finished)
+        else:
+            before = line.acknowledged[number] if line.acknowledged else 0
+            due = acknowledged(run, line, number) > before
+        if due:
+            found.append(number)
+    return found
+
+
+POLICIES: Mapping[Strategy, Policy] = {
+    Strategy.ALIGNED: _aligned,
+    Strategy.SYNCHRONOUS: _synchronous,
+    Strategy.INDIVIDUAL: _individual,
+    Strategy.SWEEPING: _sweeping,
+}

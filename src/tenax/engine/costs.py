@@ -1,0 +1,59 @@
+"""What protection costs a run, as its own reports tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tenax.control.copies import Role
+from tenax.control.events import CheckpointStored, Event
+from tenax.engine.worker.orders import Report
+
+
+@dataclass(slots=True)
+class Costs:
+    """Totals since the driver began.
+
+    - A checkpoint holds `held_bytes`; only `written_bytes` of them were new to the store.
+    - `queue_bytes` were retained on the nodes, so that lost consumers can be fed again.
+    - `messages` and `bytes` went from node to node; of these the spare ones were for or from replicas.
+    - `step_s` was spent in steps of live passes, of it `replica_s` in those of replicas; `checkpoint_s` in checkpoints.
+    """
+
+    checkpoints: int = 0
+    held_bytes: int = 0
+    written_bytes: int = 0
+    checkpoint_s: float = 0.0
+    queue_bytes: int = 0
+    messages: int = 0
+    bytes: int = 0
+    spare_messages: int = 0
+    spare_bytes: int = 0
+    step_s: float = 0.0
+    replica_s: float = 0.0
+
+    def passed(self, reports: Iterable[Report]) -> None:
+        """A live pass has finished."""
+        for report in reports:
+            self.queue_bytes += report.retained_bytes
+            self.messages += report.sent.messages
+            self.bytes += report.sent.bytes
+            self.spare_messages += report.sent.spare_messages
+            self.spare_bytes += report.sent.spare_bytes
+            self.step_s += report.seconds
+            if report.role is Role.REPLICA:
+                self.replica_s += report.seconds
+
+    def handled(self, event: Event) -> None:
+        """Something has happened; checkpoints count."""
+        if isinstance(event, CheckpointStored):
+            self.checkpoints += 1
+            self.held_bytes += event.held_bytes
+            self.written_bytes += event.written_bytes
+            self.checkpoint_s += event.seconds
+
+    @property
+    def share(self) -> float:
+        """The part of the time of steps and checkpoints that went into protection."""
+        total = self.step_s + self.checkpoint_s
+        return (self.replica_s + self.checkpoint_s) / total if total else 0.0

@@ -1,0 +1,151 @@
+"""When tasks are stored, and what lies beside their states: aligned, synchronous, individual, sweeping.
+
+a[0] n1 ──▶ e[0] n5 (output)
+   ╰──────▶ b[0] n2 ──▶ c[0] n3 ──▶ d[0] n4 (output)          n6 has no tasks
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from dialogues import HOMES, NODES, SETTINGS, TREE, B, C, D, Dialogue, finished, tree_at
+
+from tenax.control.checkpoints import interval
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import CheckpointStored, PassFinished, Started
+from tenax.control.instructions import Reading, RunPass, StoreCheckpoint
+from tenax.control.run import Run
+from tenax.control.state import Strategy
+from tenax.control.versions import PassId, Span
+from tenax.model.tasks import Task
+
+EVERY_4 = replace(SETTINGS, checkpoint_every=4)
+
+
+def stored_with(strategy: Strategy, batches: int) -> tuple[Dialogue, list[tuple[int, list[str]]]]:
+    """A run to so many batches, and what was stored when, sources left out."""
+    talk = Dialogue(TREE, HOMES, NODES, replace(EVERY_4, strategy=strategy))
+    talk.logs(20)
+    found = []
+    while talk.coordinator.state.finished < batches:
+        talk.finishes_live()
+        talk.publishes()
+        while talk.coordinator.state.storing is not None:
+            assert talk.store is not None
+            found.append((talk.coordinator.state.finished, names(talk.store)))
+            talk.stores()
+    return talk, found
+
+
+def names(store: StoreCheckpoint) -> list[str]:
+    return [str(version).partition("/")[0] for version in store.versions if version.task.operator != "a"]
+
+
+def test_aligned_tasks_are_stored_together() -> None:
+    _, found = stored_with(Strategy.ALIGNED, 8)
+    assert found == [
+        (4, ["e[0]@4", "b[0]@4", "c[0]@4", "d[0]@4"]),
+        (8, ["e[0]@8", "b[0]@8", "c[0]@8", "d[0]@8"]),
+    ]
+
+
+def test_individual_tasks_are_stored_by_timers_of_their_own() -> None:
+    _, found = stored_with(Strategy.INDIVIDUAL, 8)
+    assert found == [
+        (2, ["c[0]@2", "d[0]@2"]),
+        (4, ["e[0]@4", "b[0]@4"]),
+        (6, ["c[0]@6", "d[0]@6"]),
+        (8, ["e[0]@8", "b[0]@8"]),
+    ]
+
+
+def test_a_sweep_goes_upstream_from_the_last_tasks_as_queues_are_trimmed() -> None:
+    talk, found = stored_with(Strategy.SWEEPING, 8)
+    assert [stored for _, stored in found[:3]] == [
+        ["e[0]@4", "d[0]@4"],
+        ["c[0]@6"],
+        ["e[0]@8", "b[0]@8", "d[0]@8"],  # the next sweep begins
+    ]
+    line = talk.coordinator.state.newest
+    by_task = {version.task: (version.batch, line.queue(number)) for number, version in enumerate(line.versions)}
+    assert by_task[C] == (6, (Span(5, 6, PassId(1, 3)),))  # what d, stored at 4, would ask for
+    assert by_task[B] == (8, (Span(7, 8, PassId(1, 4)),))
+
+
+def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 8)
+    trim = talk.coordinator.state.trimmed
+    assert trim is not None
+    assert trim.queues_before == {B: 7, C: 9}
+    assert trim.source_log_before == 1  # the older of the two kept lines still has b at the beginning
+
+
+def test_nothing_runs_while_a_node_is_stored_synchronously() -> None:
+    talk = Dialogue(TREE, HOMES, NODES, replace(EVERY_4, strategy=Strategy.SYNCHRONOUS))
+    talk.logs(20)
+    assert not any(said.startswith("live") for said in talk.finishes_live())
+    assert not any(said.startswith("live") for said in talk.publishes())
+    assert talk.coordinator.state.storing is not None
+    assert any(said.startswith("live") for said in talk.stores())
+
+
+def test_neighbours_that_are_lost_together_come_back_from_states_of_different_batches() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 8)
+    talk.loses("n3", "n4")  # c, stored at 6 with a queue from 5 on, and d, stored at 8
+    seen: list[RunPass] = []
+    for _ in range(20):
+        if talk.round is not None and talk.round not in seen:
+            seen.append(talk.round)
+        if talk.coordinator.state.round is None:
+            break
+        talk.comes_back()
+    assert [(one.first, one.last, sorted(str(step.task) for step in one.steps)) for one in seen][:1] == [
+        (7, 8, ["c[0]"])
+    ]
+    assert talk.coordinator.standing.whole
+
+
+def test_a_restarted_run_reads_queues_from_the_store() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 6)
+    line = talk.coordinator.state.newest
+    assert [version.batch for version in line.versions] == [6, 4, 0, 6, 4]  # a, e, b, c, d
+    again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.SWEEPING))
+    told = again.handle(Started(2, NODES, line, 20, {D: 6, Task("e", 0): 6}))
+    readings: list[Reading] = []
+    for _ in range(20):
+        rounds = [one for one in told if isinstance(one, RunPass)]
+        again.check_invariants()
+        if not rounds or again.state.outage is None:
+            break
+        readings += rounds[0].readings
+        told = again.handle(finished(rounds[0]))
+    assert again.state.outage is None
+    assert Reading(C, again_home(again, C), PassId(1, 3), stored=True) in readings
+
+
+def again_home(coordinator: Coordinator, task: Task) -> str:
+    primary = coordinator.state.tasks[TREE.number(task)].primary
+    assert primary is not None
+    return primary.node
+
+
+@pytest.mark.parametrize(
+    ("every_s", "failure_s", "expected"),
+    [(None, None, 4), (3.0, None, 6), (None, 100.0, round(math.sqrt(2 * 0.5 * 100.0) / 0.5))],
+)
+def test_the_interval_is_in_batches_in_seconds_or_the_best_for_a_failure_rate(
+    every_s: float | None, failure_s: float | None, expected: int
+) -> None:
+    settings = replace(EVERY_4, checkpoint_every_s=every_s, failure_every_s=failure_s)
+    talk = tree_at(2, settings)
+    for at_s in (1.0, 2.0, 3.0, 4.0):  # two batches a second
+        assert talk.live is not None
+        talk.tell(PassFinished(talk.live.pass_id, finished(talk.live).reports, at_s))
+        talk.publishes()
+        if talk.coordinator.state.storing is not None:
+            assert talk.store is not None
+            talk.tell(CheckpointStored(talk.store.line.number, talk.store.attempt, 1_000, 0.5))
+    run = Run(TREE, settings, lambda *_: None)  # type: ignore[arg-type]  # nothing is placed
+    assert interval(run, talk.coordinator.state) == expected
