@@ -392,7 +392,7 @@ class Driver:
 def _one_line(error: Exception) -> str:
     """What went wrong, without the trace; of an error in the JVM its own message, of one in Python there its end."""
     if isinstance(error, Py4JJavaError):
-        said = [line for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
+        said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
         said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
         return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_CAUSE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,12 +13,13 @@ from tenax.engine.chaos.runs import RESULTS
 from tenax.engine.peers.failover_files import Ordeal, committed_rows
 from tenax.engine.peers.inputs import Shape, write_inputs
 from tenax.engine.peers.plain_polars import windowed
+from tenax.engine.peers.sides import Series
 from tenax.engine.sinks.parquet import read_committed
 from tenax.engine.store.records import Json
 from tenax.experiments.failover_measures import Period, SideRun, percentile
 from tenax.experiments.failover_tenax import BLOCKING, OUTPUT, PASSIVE, REPLICAS
 from tenax.experiments.peers import same_results
-from tenax.experiments.processes import run_side
+from tenax.experiments.processes import SideFailed, run_side
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
 from tenax.pictures.figures import Curve, Panel
 
@@ -69,8 +71,10 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Let all sides go through the same, in turn, each in a process of its own."""
     plan = QUICK if quick else FULL
     progress.total(len(SIDES) * len(plan.kills_after_s))
-    with tempfile.TemporaryDirectory(prefix="tenax-failover-") as folder:
-        return findings(compare(Path(folder), seed, plan, progress))
+    folder = Path(tempfile.mkdtemp(prefix="tenax-failover-"))
+    found = compare(folder, seed, plan, progress)
+    shutil.rmtree(folder)  # not after an error, which names it: what a side left behind tells why it failed
+    return findings(found)
 
 
 def compare(folder: Path, seed: int, plan: Plan, progress: Progress) -> Comparison:
@@ -81,21 +85,26 @@ def compare(folder: Path, seed: int, plan: Plan, progress: Progress) -> Comparis
     for number, kill_after_s in enumerate(plan.kills_after_s, start=1):
         ordeal = Ordeal(inputs, plan.shape, NODES, RACKS, INTERVAL_S, kill_after_s, plan.away_s, plan.tail_s)
         for side in SIDES if number % 2 else reversed(SIDES):
-            told: dict[str, Json] = {"work": str(_work(folder, side, number)), "ordeal": ordeal.to_data()}
-            module = "tenax.experiments.failover_tenax"
-            if side == STRUCTURED:
-                module, told = (
-                    "tenax.engine.peers.failover_structured",
-                    {**told, "shuffle_partitions": SHUFFLE_PARTITIONS},
-                )
-            measured = run_side(module, {**told, "side": side}, deadline_s=SIDE_DEADLINE_S, step=progress.advance)
-            runs.append(SideRun.from_series(side, number, measured.series))
+            series = _through(ordeal, side, _work(folder, side, number), progress)
+            runs.append(SideRun.from_series(side, number, series))
     frames = {"plain Polars": windowed("means", inputs).collect()}
     for one in runs:
         results = _work(folder, one.side, one.number) / RESULTS
         rows = committed_rows(results) if one.side == STRUCTURED else read_committed(results / OUTPUT)
         frames[f"{SIDES[one.side]}, round {one.number}"] = rows
     return Comparison(plan, tuple(runs), same_results(frames))
+
+
+def _through(ordeal: Ordeal, side: str, work: Path, progress: Progress) -> Series:
+    """Let one side go through it."""
+    theirs = side == STRUCTURED
+    module = "tenax.engine.peers.failover_structured" if theirs else "tenax.experiments.failover_tenax"
+    told: dict[str, Json] = {"work": str(work), "ordeal": ordeal.to_data()}
+    told |= {"shuffle_partitions": SHUFFLE_PARTITIONS} if theirs else {"side": side}
+    try:
+        return run_side(module, told, deadline_s=SIDE_DEADLINE_S, step=progress.advance).series
+    except SideFailed as failure:
+        raise SideFailed(f"{failure}; this was {SIDES[side]!r}, and what it left behind is in {work}") from failure
 
 
 def _work(folder: Path, side: str, number: int) -> Path:
@@ -180,33 +189,39 @@ def _latencies(found: Comparison) -> Table:
 def _claims(found: Comparison) -> Iterator[Claim]:
     goal_s = GOAL_INTERVALS * INTERVAL_S
     theirs = _silences(found, STRUCTURED)
-    rounds = f"{len(theirs)} round{'s' * (len(theirs) > 1)}"
     for side in GOING_ON:
-        ours = _silences(found, side)
-        yield Claim(
-            f"{SIDES[side]}: the next output after {found.of(side)[0].killed} of {NODES} nodes died",
-            f"within {GOAL_INTERVALS} batch intervals ({goal_s:g} s)",
-            max(ours) / INTERVAL_S,
-            "batch intervals",
-            f"the slowest of {rounds}; goal {'met' if max(ours) <= goal_s else 'missed'}",
-            "we aim at",
-        )
+        ours = list(_silences(found, side).values())
+        if ours:
+            yield Claim(
+                f"{SIDES[side]}: the next output after {found.of(side)[0].killed} of {NODES} nodes died",
+                f"within {GOAL_INTERVALS} batch intervals ({goal_s:g} s)",
+                max(ours) / INTERVAL_S,
+                "batch intervals",
+                f"the slowest of {_rounds(ours)}; goal {'met' if max(ours) <= goal_s else 'missed'}",
+                "we aim at",
+            )
     for side, name in SIDES.items():
-        if side != STRUCTURED:
-            ratios = [one / other for one, other in zip(_silences(found, side), theirs, strict=True)]
+        silences = _silences(found, side) if side != STRUCTURED else {}
+        ratios = [silence / theirs[number] for number, silence in silences.items() if number in theirs]
+        if ratios:
             yield Claim(
                 f"{name}: silence against Structured Streaming's",
                 "shorter",
                 statistics.median(ratios),
                 "times theirs",
-                f"median of {rounds}, {min(ratios):.2f} to {max(ratios):.2f}, sides in turn",
+                f"median of {_rounds(ratios)}, {min(ratios):.2f} to {max(ratios):.2f}, sides in turn",
                 "we aim at",
             )
 
 
-def _silences(found: Comparison, side: str) -> list[float]:
-    silences = (one.silence_s(whole=False) for one in found.of(side))
-    return [one for one in silences if one is not None]
+def _silences(found: Comparison, side: str) -> dict[int, float]:
+    """How long a side was silent, by round."""
+    silences = {one.number: one.silence_s(whole=False) for one in found.of(side)}
+    return {number: silence for number, silence in silences.items() if silence is not None}
+
+
+def _rounds(values: Sequence[float]) -> str:
+    return f"{len(values)} round{'s' * (len(values) > 1)}"
 
 
 def _remarks(found: Comparison) -> list[str]:
