@@ -17,7 +17,15 @@ from py4j.protocol import Py4JJavaError
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.control.failures import DeadlinePassed, JobFailed, OperatorRaised, PassFailure, Refused, SourceUnreadable
+from tenax.control.failures import (
+    DeadlinePassed,
+    JobFailed,
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    SourceUnreadable,
+)
 from tenax.control.records import plain
 from tenax.control.state import Settings, Strategy
 from tenax.control.versions import StoredCheckpoint, Version
@@ -34,7 +42,7 @@ from tenax.engine.sources.source import Limits
 from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
-from tenax.engine.worker.orders import Failure, Places, Report
+from tenax.engine.worker.orders import NODE, Failure, Places, Report
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
@@ -239,8 +247,9 @@ class Driver:
             if met:
                 self._events.put(events.NodesJoined(met))
         except Exception as error:
-            # it may have died before it said its name; if not, it is of no use to anybody
+            # it may have died before it said its name; if not, it is asked again
             self.observer.told(f"a new node did not say its name: {_one_line(error)}")
+            self.nodes.forget(new)
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""
@@ -294,6 +303,9 @@ class Driver:
         finally:
             overdue.cancel()
         if isinstance(outcome, Failure):
+            if outcome.kind == NODE:
+                self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
+                self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, _failure(outcome))
         self.ordering.learn(told, outcome)
         self.publisher.keep(told.pass_id, outcome)
@@ -404,6 +416,8 @@ def _failure(failure: Failure) -> PassFailure:
             return SourceUnreadable(failure.operator, failure.batch, failure.cause)
         case "chunk":
             return Refused(Task.parse(failure.task), failure.cause)
+        case "node":
+            return NodeGone(failure.task)
         case _:
             return OperatorRaised(failure.operator, Task.parse(failure.task), failure.batch, failure.cause)
 

@@ -103,6 +103,15 @@ class Nodes:
                 made.append(self._roles.node(name, place))
         return tuple(made)
 
+    def disown(self, name: str) -> None:
+        """Give up a node under whose name another executor answers; its own may say its name again."""
+        with self._lock:
+            info = self._known.pop(name, None)
+            self._places.pop(name, None)
+            if info is not None:
+                self._met.discard(info.executor)
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+
     def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
         """Let executors that did not say their names be strangers again."""
         with self._lock:

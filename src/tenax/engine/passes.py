@@ -16,8 +16,8 @@ from tenax.control.versions import Span, Version
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import NODE_SLOTS, NodeInfo
 from tenax.engine.store.checkpoints import SegmentFile
-from tenax.engine.worker.orders import Bundle, Failure, Order, Report
-from tenax.engine.worker.process import ORDER, node_here, order_here, packed, worker_of
+from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report
+from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here, packed, worker_of
 from tenax.model.tasks import Task
 
 MEETING_DEADLINE_S = 60.0
@@ -76,11 +76,13 @@ class PassRunner:
         overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
         overdue.start()
         try:
-            names = tuple(asked.collect())[: len(nodes)]
+            answers = tuple(asked.collect())
         finally:
             overdue.cancel()
-        if len(set(names)) < len(nodes):
-            raise ClusterFailed(f"every node runs its own partition, found {names}: is something else on this cluster?")
+        names = answers[: len(nodes)]
+        # should one have answered for another, its workers hardly all did
+        if len(set(names)) < len(nodes) or answers != names * NODE_SLOTS:
+            raise ClusterFailed(f"every node answers for itself, found {answers}: is something else on this cluster?")
         return names
 
     def upload(self, group: str, job: Upload, nodes: tuple[NodeInfo, ...]) -> dict[Task, tuple[SegmentFile, ...]]:
@@ -153,8 +155,14 @@ class Stage:
         """Step the tasks of this level on this node; destination and bundle in turn, or the last bundle alone."""
         received: list[Bundle] = [pickle.loads(one[1]) for one in elements if self.level]
         order = order_here()
-        worker = worker_of(self.shipped, order.run, order.layout.nodes[partition])
-        sent = worker.run(order, self.level, partition, received)
+        planned = order.layout.nodes[partition]
+        try:
+            worker = worker_of(self.shipped, order.run, planned)
+        except WrongNode as wrong:
+            failure = Failure(NODE, "", planned, order.first, str(wrong))
+            sent = [Bundle(failures=[failure]) for _ in order.layout.nodes]
+        else:
+            sent = worker.run(order, self.level, partition, received)
         if self.last:
             yield pickle.dumps(sent[partition], pickle.HIGHEST_PROTOCOL)
             return

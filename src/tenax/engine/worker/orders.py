@@ -132,6 +132,10 @@ class Report:
     retained_bytes: int = 0
 
 
+NODE = "node"
+"""The kind of a failure whose `task` is the name of a node on which Spark does not run what is planned for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a pass cannot be believed: the task and batch where it stopped, and the cause."""
