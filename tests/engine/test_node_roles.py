@@ -1,8 +1,11 @@
-"""What a node is by its place: racks take turns, the first places are standby."""
+"""What a node is by its place: racks take turns, the first places are standby; and by whose name it answers."""
 
 from __future__ import annotations
 
-from tenax.engine.nodes import Roles
+from pathlib import Path
+
+from tenax.engine.nodes import Nodes, Roles
+from tenax.engine.session import NodeInfo
 from tenax.model.cluster import Node
 
 
@@ -18,3 +21,29 @@ def test_the_first_nodes_are_standby_and_have_room_of_their_own() -> None:
     roles = Roles(slots=9, standby=1, standby_slots=3)
     assert roles.node("a", 0) == Node("a", slots=3, standby=True)
     assert roles.node("b", 1) == Node("b", slots=9)
+
+
+class Executors:
+    """Stands in for a session and a pass runner: executors that say names when they are asked."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+
+    def live_nodes(self) -> tuple[NodeInfo, ...]:
+        return tuple(NodeInfo(executor, "host") for executor in self.names)
+
+    def identify(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
+        return tuple(self.names[one.executor] for one in nodes)
+
+
+def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tmp_path: Path) -> None:
+    executors = Executors(one="a", two="b")
+    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["a", "b"]
+    (tmp_path / "b").mkdir()
+    nodes.disown("b")
+    assert list(nodes.live) == ["a"]
+    assert not (tmp_path / "b").exists()  # what it held is of no use under another name
+    executors.names["two"] = "c"
+    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["c"]
+    assert nodes.lost() == ()
