@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dialogues import SETTINGS, A, B, C, D, Dialogue, E, finished, tree_at
+from dialogues import NODES, SETTINGS, A, B, C, D, Dialogue, E, finished, tree_at
 
 from tenax.control.events import CheckpointFailed, CheckpointStored, EpochLost, PassFailed, StopRequested
 from tenax.control.failures import JobFailed
@@ -469,3 +469,14 @@ def test_a_story_tells_what_was_read_for_a_task_and_that_it_waits_for_room() -> 
     assert [line.text for line in talk.coordinator.story(B)][-1] == (
         "pass 1.5: outputs of batches 1 to 2, retained by pass 1.1, are read on n2"
     )
+
+
+def test_a_replica_gives_way_to_a_lost_task_that_finds_no_room_else() -> None:
+    talk = tree_at(4, nodes=[Node(node.name, slots=1) for node in NODES], replicas=[C])
+    assert [task.replica is not None for task in talk.coordinator.state.tasks] == [
+        task == C for task in (A, E, B, C, D)
+    ]
+    assert "recover d[0] n6; queries: d[0]" in talk.loses("n4")
+    assert all(task.replica is None for task in talk.coordinator.state.tasks)
+    talk.comes_back()
+    assert talk.coordinator.standing.whole

@@ -43,11 +43,26 @@ class Rooms:
         self.used[name] += float(self.cost[number])
         return name
 
+    def free(self, number: int, replicas: Sequence[tuple[int, Copy]], nodes: Iterable[Node]) -> list[int]:
+        """The replicas, the first ones given, that make room for a task on one of these nodes if they go."""
+        for node in nodes:
+            going, left = [], self.left(node)
+            for one, copy in replicas:
+                if copy.node == node.name and left < self.cost[number]:
+                    going.append(one)
+                    left += float(self.cost[one])
+            if left >= self.cost[number]:
+                for one in going:
+                    self.used[node.name] -= float(self.cost[one])
+                return going
+        return []
+
 
 def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
     """Nodes for tasks that have none: sources at once, the others as the capacity allows, the best queries first.
 
-    Whoever has a node keeps it: a new failure changes the plan without starting over.
+    Whoever has a node keeps it: a new failure changes the plan without starting over. Only replicas give way to tasks
+    that would find no room else, those that are furthest behind first: a second copy is worth less than a first.
     """
     rooms = Rooms(run, state)
     tasks = list(state.tasks)
@@ -62,11 +77,21 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
         homes[run.tasks[number]] = home
     lost = homeless & ~run.is_source
     primaries = for_primaries(state.nodes)
-    capacity = min(sum(rooms.left(node) for node in primaries), float(run.graph.cost[lost].sum()))
+    replicas = _spare(run, state)
+    held = sum(
+        float(run.graph.cost[number]) for number, copy in replicas if copy.node in {one.name for one in primaries}
+    )
+    capacity = min(sum(rooms.left(node) for node in primaries) + held, float(run.graph.cost[lost].sum()))
     plan = plan_recovery(run.graph, lost, capacity, run.settings.order, EXACT_LIMIT_S)
     for task in plan.recover:
         number = run.number[task]
         node = rooms.take(number, primaries)
+        if node is None:
+            going = rooms.free(number, replicas, primaries)
+            replicas = [one for one in replicas if one[0] not in going]
+            for one in going:
+                tasks[one] = replace(tasks[one], replica=None)
+            node = rooms.take(number, primaries)
         if node is not None:
             tasks[number] = replace(tasks[number], primary=Copy(node, tasks[number].base, stored=True))
             homes[task] = node
@@ -74,6 +99,14 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
     if not homes:
         return state, None
     return replace(state, tasks=tuple(tasks)), Recover(homes, plan.queries, waiting)
+
+
+def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:
+    """The replicas that may go now, those furthest behind first; none that steps in a running pass."""
+    if state.live is not None or state.round is not None:
+        return []
+    found = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
+    return sorted(found, key=lambda one: (one[1].head.batch, -run.graph.cost[one[0]], one[0]))
 
 
 def for_primaries(nodes: Sequence[Node]) -> list[Node]:

@@ -6,7 +6,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.engine.chaos.runs import RESULTS
@@ -262,7 +262,7 @@ def _together(first: dict[str, SideRun]) -> Panel:
     curves = [
         Curve(SIDES[side], *_stairs(one, whole=False), look=look) for look, (side, one) in enumerate(first.items())
     ]
-    return replace(_panel("All sides: the newest output of any kind", first[STRUCTURED], curves), nested=True)
+    return _panel("All sides: the newest output of any kind", first[STRUCTURED], curves)
 
 
 def _alone(one: SideRun) -> Panel:
@@ -298,14 +298,16 @@ def _span(one: SideRun) -> tuple[float, float]:
 
 
 def _stairs(one: SideRun, *, whole: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The newest second shown over time; both counted from the kill, on the clock of the input."""
+    """The newest second shown over time, from edge to edge; both counted from the kill, on the clock of the input."""
     begin_s, end_s = _span(one)
-    points: list[tuple[float, float]] = []
     newest = {output.at_s: output.second for output in one.advances(whole=whole)}  # of each moment, the last
-    for at_s, second in newest.items():
-        x, y = at_s - one.killed_s, one.appeared_s[second] - one.killed_s
+    steps = [(at_s - one.killed_s, one.appeared_s[second] - one.killed_s) for at_s, second in newest.items()]
+    points = [(begin_s, y) for x, y in steps if x < begin_s][-1:]
+    for x, y in steps:
         if begin_s <= x <= end_s:
             points += [(x, points[-1][1]), (x, y)] if points else [(x, y)]
+    if points and steps[-1][0] > end_s:
+        points.append((end_s, points[-1][1]))
     return tuple(x for x, _ in points), tuple(y for _, y in points)
 
 
@@ -325,12 +327,14 @@ def _ages(first: dict[str, SideRun]) -> Panel:
     highest = 0.0
     for look, (side, one) in enumerate(first.items()):
         begin_s, end_s = _span(one)
-        points = [(at_s - one.killed_s, age_s) for at_s, age_s in one.latencies(whole=False).values()]
-        points = [(x, y) for x, y in points if begin_s <= x <= end_s]
+        oldest: dict[float, float] = {}
+        for at_s, age_s in one.latencies(whole=False).values():
+            oldest[at_s - one.killed_s] = max(age_s, oldest.get(at_s - one.killed_s, 0.0))
+        points = [(x, y) for x, y in oldest.items() if begin_s <= x <= end_s]
         highest = max([highest, *(y for _, y in points)])
         curves.append(Curve(SIDES[side], tuple(x for x, _ in points), tuple(y for _, y in points), look))
     return Panel(
-        "Latency of outputs of any kind",
+        "Latency: the oldest second in each output",
         "seconds since the kill",
         "seconds from input to output",
         (*curves, *_marks(first[STRUCTURED], 0.0, highest)),
