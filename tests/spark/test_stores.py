@@ -124,7 +124,7 @@ def test_a_damaged_segment_of_the_newest_checkpoint_is_named_and_the_one_before_
     assert any(damaged.name in message for message in watcher.messages), watcher.messages
     events = [records.mapping(one["event"]) for one in read_events(store) if "event" in one]
     started = [records.mapping(one["checkpoint"]) for one in events if one["type"] == "Started" and one["checkpoint"]]
-    assert [one["batch"] for one in started] == [before.batch]
+    assert [one["number"] for one in started] == [before.batch]
     assert_exact(application)
 
 
