@@ -62,7 +62,7 @@ def demo_command(
     racks. All nodes of one rack are killed at once and return one after the other. In the end the same batches run
     again without failures, and every final result is compared, to the byte: the exit code is 1 if one differs.
 
-    The report is in [bold]out/demo/report.html[/bold]. It takes about a minute and a half.
+    The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes.
     """
     from tenax.engine.application import Protection
     from tenax.engine.loading import load_application
