@@ -39,6 +39,11 @@ def test_results_are_exact_whenever_drivers_or_nodes_die_or_hang(first: int) -> 
     assert max(run.time_s for run in runs) < 400.0
 
 
+@pytest.mark.parametrize("seed", [1984, 2321, 2442])
+def test_runs_that_once_failed_hold(seed: int) -> None:
+    assert simulate(seed).batches > 0
+
+
 def test_a_seed_gives_the_same_run_every_time() -> None:
     seen: list[list[str]] = [[], []]
     for one in seen:
