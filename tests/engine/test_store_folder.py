@@ -365,3 +365,12 @@ def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -
     numbers = [one.number for one in store.batches]
     assert numbers == list(range(numbers[0], 107))
     assert [records.integer(one, "batch") for one in journal.read(tmp_path / "batches")] == numbers
+
+
+def test_checkpoints_that_were_passed_over_do_not_count_beside_those_that_follow(tmp_path: Path) -> None:
+    store = store_with(tmp_path, checkpoints=3)
+    store.checkpoints.set_aside(2)
+    assert store.checkpoints.known() == [(2, 1)]
+    commit(store, 3)
+    store.trim()
+    assert store.checkpoints.known() == [(2, 1), (3, 1)]  # 4 and 6 are out of the way

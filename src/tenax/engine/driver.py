@@ -388,6 +388,7 @@ class Driver:
         if not isinstance(found, ValidCheckpoint):
             return None
         checkpoint = found.checkpoint
+        self.store.checkpoints.set_aside(checkpoint.number)
         notes = records.mapping(checkpoint.notes)
         line = lines.from_record(checkpoint.number, notes)
         marks = records.mapping(notes["marks"])

@@ -171,8 +171,10 @@ class Driver:
         yield self._wait()
         logged, published = store.logged, store.published
         # Sometimes the newest checkpoint turns out to be damaged.
-        number = store.kept[0 if world.random.random() < 0.15 else -1]
+        damaged = world.random.random() < 0.15 and store.leads_on(store.kept[0])
+        number = store.kept[0 if damaged else -1]
         checkpoint = store.checkpoints[number][0] if number else None
+        store.set_aside(number)
         nodes = self._new_nodes(world.nodes)
         yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
 
@@ -413,7 +415,8 @@ class Driver:
     def _judge_progress(self, event: Event) -> None:
         """No round is made twice, unless what it made was lost: whoever rises for ever in place never comes back."""
         running, outage = self.coordinator.state.round, self.coordinator.state.outage
-        if isinstance(event, NodesLost) or outage is None:
+        lost = isinstance(event, NodesLost) or (isinstance(event, PassFailed) and isinstance(event.failure, NodeGone))
+        if lost or outage is None:
             self._rounds.clear()
         if not isinstance(event, PassFinished) or running is None or running.pass_id != event.pass_id:
             return

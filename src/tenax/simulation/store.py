@@ -168,6 +168,15 @@ class Store:
         self._fence(epoch)
         raise StoreMisused(f"a queue is read before it is trimmed, found {output} missing")
 
+    def leads_on(self, number: int) -> bool:
+        """Whether all batches that follow a checkpoint are still in the log."""
+        after = self.checkpoints[number][0].batch if number else 0
+        return all(batch in self.ranges for batch in range(after + 1, self.logged + 1))
+
+    def set_aside(self, number: int) -> None:
+        """Checkpoints that a driver has passed over for an older one, because they are damaged, count no more."""
+        self.checkpoints = {one: held for one, held in self.checkpoints.items() if one <= number}
+
     @property
     def kept(self) -> list[int]:
         """The two newest points that a run can start from; 0 is the initial state."""

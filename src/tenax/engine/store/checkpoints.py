@@ -147,6 +147,13 @@ class Manifests:
             damage += problems
         return NoCheckpoint(tuple(damage))
 
+    def set_aside(self, number: int) -> None:
+        """Take newer checkpoints than this one out of the count: they were passed over, and new ones will follow it."""
+        for key in self.known():
+            if key[0] > number:
+                path = self._path(*key)
+                durable.move(path, path.with_suffix(".damaged"))
+
     def newest_whole(self, count: int) -> list[Checkpoint]:
         """Up to `count` checkpoints whose files are all there, by size, newest first."""
         whole: list[Checkpoint] = []
