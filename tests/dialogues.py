@@ -226,7 +226,7 @@ def lines(one: Instruction) -> list[str]:
             waiting = f"; waiting: {_names(one.waiting)}" if one.waiting else ""
             return [f"recover {homes}; queries: {_names(one.queries)}{waiting}"]
         case RollBack():
-            return [f"roll back to {one.batch}: {one.reason}"]
+            return [f"roll back to {one.number}: {one.reason}"]
         case RequestNodes():
             return [f"request {one.count} nodes"]
         case Wake():

@@ -108,7 +108,7 @@ class Judge:
                 case Recover():
                     assert set(one.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
                 case RollBack():
-                    assert one.batch in self.checkpoints
+                    assert one.number in self.checkpoints
                     self.disturbed = True
                 case Wake():
                     self.wakes.append(one)

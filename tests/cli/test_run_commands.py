@@ -40,7 +40,7 @@ def build(rows=10):
         (GOOD, ["--recovery", "never"], "recovery is one of incremental, blocking, found 'never'"),
         (GOOD, ["--outputs", "all"], "outputs is one of tentative, hold, found 'all'"),
         (GOOD, ["--tentative-delay", "1s", "--recovery", "blocking"], "needs tentative outputs and incremental"),
-        (GOOD, ["--standby", "2"], "some nodes are not standby, found --standby 2 of --nodes 2"),
+        (GOOD, ["--standby-nodes", "2"], "some nodes are not standby, found --standby-nodes 2 of --nodes 2"),
         (GOOD, ["--heartbeat", "0s"], "heartbeats come every so many seconds"),
         (GOOD, ["--checkpoint", "swept"], "checkpoint is one of aligned, synchronous, individual, sweeping"),
         (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),

@@ -75,7 +75,7 @@ def test_batches_rounds_and_checkpoints_are_counted_over_all_drivers() -> None:
             Moment(2.5, What.PASS_ENDED, {"kind": "live", "last": 4}),
             Moment(3.0, What.PASS_BEGUN, {"kind": "round"}),
             Moment(3.5, What.PASS_BEGUN, {"kind": "live"}),
-            Moment(4.0, What.CHECKPOINT_BEGUN, {"batch": 4}),
+            Moment(4.0, What.CHECKPOINT_BEGUN, {"number": 4}),
         ]
     )
     for when, reached in {"5b": True, "6b": False, "1r": True, "2r": False, "1c": True, "2c": False}.items():

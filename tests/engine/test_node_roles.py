@@ -18,7 +18,7 @@ def test_racks_take_turns() -> None:
 
 
 def test_the_first_nodes_are_standby_and_have_room_of_their_own() -> None:
-    roles = Roles(slots=9, standby=1, standby_slots=3)
+    roles = Roles(slots=9, standby_nodes=1, standby_slots=3)
     assert roles.node("a", 0) == Node("a", slots=3, standby=True)
     assert roles.node("b", 1) == Node("b", slots=9)
 

@@ -26,7 +26,9 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
 
-Standby = Annotated[int, typer.Option("--standby", metavar="N", help="So many of the nodes hold replicas only.", min=0)]
+StandbyNodes = Annotated[
+    int, typer.Option("--standby-nodes", metavar="N", help="So many of the nodes hold replicas only.", min=0)
+]
 HeartbeatEvery = Annotated[
     str, typer.Option("--heartbeat", metavar="TIME", help="How often a node reports; one that hangs misses that.")
 ]

@@ -188,7 +188,7 @@ class Outages:
                 told += [f"{_count(len(one.waiting), 'lost task')} wait for a node"] if one.waiting else []
                 said += ["; ".join(told)] if told else []
             elif isinstance(one, instructions.RollBack):
-                said.append(f"all tasks go back to batch {one.batch}: {one.reason}")
+                said.append(f"all tasks go back to checkpoint {one.number}: {one.reason}")
         outage = coordinator.state.outage is not None
         if outage and self.outage_s is None:
             self.outage_s = self.clock()
@@ -218,15 +218,16 @@ class Outages:
                 if not told.tentative:
                     state.final.add(part.task.index)
         said: list[str] = []
-        corrected: dict[int, str] = {}
+        mended: dict[tuple[int, Kind], str] = {}
         for (output, batch), state in sorted(touched.items(), key=lambda one: one[0][1]):
             mark = self._mark(output, batch, state, str(event.pass_id))
             if mark.kind in {Kind.CORRECTED, Kind.COMPLETED}:
-                corrected[batch] = f"{corrected[batch]} and {output}" if batch in corrected else output
+                mend = batch, mark.kind
+                mended[mend] = f"{mended[mend]} and {output}" if mend in mended else output
             said += self._changed(mark)
-        for names in dict.fromkeys(corrected.values()):
-            batches = [batch for batch, one in corrected.items() if one == names]
-            said.append(f"{_range(batches)} of {names} corrected: final now")
+        for names, kind in dict.fromkeys((names, kind) for (_, kind), names in mended.items()):
+            batches = [batch for (batch, how), one in mended.items() if (one, how) == (names, kind)]
+            said.append(f"{_range(batches)} of {names} {kind}: final now")
         return said
 
     def _mark(self, output: str, batch: int, state: _Batch, pass_id: str) -> Mark:

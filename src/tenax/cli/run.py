@@ -23,7 +23,7 @@ from tenax.cli.options import (
     RecoveryMode,
     RecoveryOrder,
     Replicas,
-    Standby,
+    StandbyNodes,
     TentativeDelay,
 )
 from tenax.control.instructions import Outcome, Stop
@@ -47,7 +47,7 @@ def run_command(
     racks: Annotated[
         int | None, typer.Option("--racks", metavar="N", help="Deal the nodes out among N racks.", min=1)
     ] = None,
-    standby: Standby = 0,
+    standby_nodes: StandbyNodes = 0,
     heartbeat: HeartbeatEvery = "5s",
     missed: MissedHeartbeats = 3,
     replicas: Replicas = None,
@@ -83,8 +83,10 @@ def run_command(
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
-    if standby >= nodes and master is None:
-        raise InvalidRequest(f"some nodes are not standby, found --standby {standby} of --nodes {nodes}: lower it")
+    if standby_nodes >= nodes and master is None:
+        raise InvalidRequest(
+            f"some nodes are not standby, found --standby-nodes {standby_nodes} of --nodes {nodes}: lower it"
+        )
     application = load_application(file, name_values(options or []))
     given = {
         "replicas": replicas,
@@ -106,7 +108,7 @@ def run_command(
             batch_s=microseconds(batch) / 1e6,
             limits=Limits(max_rows),
             racks=racks,
-            standby=standby,
+            standby_nodes=standby_nodes,
             heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
         )
     )

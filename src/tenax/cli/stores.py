@@ -43,7 +43,8 @@ def inspect_command(
                 "epochs": epochs,
                 "batches": [batches[0], batches[-1]] if batches else [],
                 "checkpoints": [
-                    {"batch": one.batch, "epoch": one.epoch, "files": len(one.files)} for one in checkpoints
+                    {"number": one.number, "batch": one.batch, "epoch": one.epoch, "files": len(one.files)}
+                    for one in checkpoints
                 ],
                 "events": recorded,
             }

@@ -163,7 +163,7 @@ class Recover:
 class RollBack:
     """All tasks go back to a checkpoint, because passes from newer versions keep failing. For the record."""
 
-    batch: int
+    number: int
     reason: str
 
 

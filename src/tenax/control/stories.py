@@ -113,7 +113,7 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
                 return f"lost, and comes back on {instruction.homes[task]}"
             return "lost, and waits for room on a node" if task in instruction.waiting else ""
         case RollBack():
-            return f"back to checkpoint {instruction.batch}: {instruction.reason}"
+            return f"back to checkpoint {instruction.number}: {instruction.reason}"
         case Trim():
             before = instruction.queues_before.get(task, instruction.retained_before)
             return f"trim retained outputs before batch {before}, checkpoints before {instruction.checkpoints_before}"

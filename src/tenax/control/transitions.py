@@ -344,7 +344,7 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
             state,
             tasks=tasks,
             rollbacks=state.rollbacks + 1,
-            notices=(*state.notices, RollBack(checkpoint.batch, reason)),
+            notices=(*state.notices, RollBack(checkpoint.number, reason)),
         )
     )
     return settle(run, state)

@@ -75,7 +75,7 @@ class RunSettings:
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
       operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
-    - `standby` nodes hold replicas only, as long as there are others, each at most `standby_slots`.
+    - So many `standby_nodes` hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
       asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
@@ -92,7 +92,7 @@ class RunSettings:
     doubled: tuple[Task, ...] = ()
     racks: int | None = None
     slots: int | None = None
-    standby: int = 0
+    standby_nodes: int = 0
     standby_slots: int | None = None
     keep_batches: bool = False
     replay: bool = False
@@ -167,7 +167,7 @@ class Driver:
             self.broadcast = session.context.broadcast(pack(shipped))
             self.runner = PassRunner(session.context, self.broadcast)
             given = self.settings
-            roles = Roles(given.racks, given.slots, given.standby, given.standby_slots)
+            roles = Roles(given.racks, given.slots, given.standby_nodes, given.standby_slots)
             self.nodes = Nodes(session, self.runner, work / "nodes", roles)
             coordinator = Coordinator(
                 self.graph,

@@ -19,12 +19,12 @@ class Roles:
 
     racks: int | None = None
     slots: int | None = None
-    standby: int = 0
+    standby_nodes: int = 0
     standby_slots: int | None = None
 
     def node(self, name: str, place: int) -> Node:
         """The node of that name at a place, counted from 0."""
-        standby = place < self.standby
+        standby = place < self.standby_nodes
         slots = self.standby_slots if standby else self.slots
         return Node(name, rack=self.rack(place), slots=slots, standby=standby)
 

@@ -17,7 +17,7 @@ from tenax.control.versions import PassId
 from tenax.engine.application import Application
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import judge, with_results_in
-from tenax.engine.chaos.record import Moment, Recorder, What
+from tenax.engine.chaos.record import Moment, Recorder, What, finished_through
 from tenax.engine.chaos.schedule import ALL, Fault, Kind, Unit, When
 from tenax.engine.driver import Driver, RunSettings, control_settings
 from tenax.engine.errors import ClusterFailed
@@ -169,7 +169,7 @@ def run_trial(
         limits=LIMITS,
         control=control_settings(CHECKPOINT_EVERY),
         replicas=replicas,
-        standby=STANDBY,
+        standby_nodes=STANDBY,
         standby_slots=-(-len(replicas) // STANDBY),  # so there is no room for anybody else until nodes return
         keep_batches=True,
     )
@@ -205,24 +205,13 @@ def _finish(outcome: Outcome) -> None:
 def accurate_until(moments: Sequence[Moment]) -> int:
     """The last batch that was finished when the last of the killed nodes was known to be gone."""
     lost = max(position for position, one in enumerate(moments) if one.what is What.LOST)
-    return _finished(moments[:lost])
+    return finished_through(moments[:lost])
 
 
 def missing_until(moments: Sequence[Moment]) -> int:
     """The last batch that was finished before a node returned."""
     joined = next(position for position, one in enumerate(moments) if one.what is What.JOINED)
-    return _finished(moments[:joined])
-
-
-def _finished(moments: Sequence[Moment]) -> int:
-    last = 0
-    for one in moments:
-        match one.what, one.detail:
-            case What.PASS_ENDED, {"kind": "live", "last": int(batch)}:
-                last = max(last, batch)
-            case _:
-                pass
-    return last
+    return finished_through(moments[:joined])
 
 
 def window_accuracies(

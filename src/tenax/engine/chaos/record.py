@@ -39,9 +39,9 @@ class What(StrEnum):
     PUBLISHED = "published"
     """`tentative`, `first`, `last`, and `outputs`: of each the worst `quality` and how many `partitions`."""
     CHECKPOINT_BEGUN = "checkpoint begun"
-    """`batch`."""
+    """`number`."""
     CHECKPOINT_STORED = "checkpoint stored"
-    """`batch`, `bytes`."""
+    """`number`, `bytes`."""
     OUTAGE_BEGUN = "outage begun"
     """Tasks are missing: `missing` (without a node or behind), `affected` (those and all that depend on them)."""
     OUTAGE_ENDED = "outage ended"
@@ -209,7 +209,7 @@ class Recorder:
             case events.Published():
                 self._note_published(str(event.pass_id), event.tentative)
             case events.CheckpointStored():
-                self.note(What.CHECKPOINT_STORED, batch=event.number, bytes=event.written_bytes)
+                self.note(What.CHECKPOINT_STORED, number=event.number, bytes=event.written_bytes)
             case events.CheckpointFailed():
                 self.note(What.NOTED, text=f"checkpoint {event.number} failed: {event.cause}")
             case _:
@@ -256,9 +256,11 @@ class Recorder:
             case instructions.Publish():
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
             case instructions.StoreCheckpoint():
-                self.note(What.CHECKPOINT_BEGUN, batch=instruction.line.number)
+                self.note(What.CHECKPOINT_BEGUN, number=instruction.line.number)
             case instructions.RollBack():
-                self.note(What.NOTED, text=f"all tasks go back to batch {instruction.batch}: {instruction.reason}")
+                self.note(
+                    What.NOTED, text=f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}"
+                )
             case instructions.Stop():
                 self.note(What.STOPPED, outcome=instruction.outcome.value, reason=instruction.reason)
             case _:
@@ -283,14 +285,14 @@ def strikes(moments: Sequence[Moment]) -> tuple[Strike, ...]:
     found = []
     for position, moment in enumerate(moments):
         if moment.what is What.FAULT and moment.detail["kind"] in STRIKING:
-            found.append(_strike(moment, _finished(moments[:position]), moments[position + 1 :]))
+            found.append(_strike(moment, finished_through(moments[:position]), moments[position + 1 :]))
     return tuple(found)
 
 
 STRIKING = ("kill", "hang", "driver")  # the kinds of faults that take something away
 
 
-def _finished(moments: Iterable[Moment]) -> int:
+def finished_through(moments: Iterable[Moment]) -> int:
     """The newest batch that a live pass is through."""
     last = 0
     for one in moments:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,8 +17,7 @@ from tenax.engine.chaos.injector import ancestors
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.failover_files import Ordeal, Seconds, SinkLog, newest_second
 from tenax.engine.peers.sides import Series, Step, serve
-from tenax.engine.peers.structured_streaming import SCHEMAS, SETTINGS
-from tenax.engine.session import LOOPBACK, NODE_SLOTS, errors_to, own_spark_home
+from tenax.engine.peers.structured_streaming import SCHEMAS, local_cluster
 from tenax.engine.store.records import JsonObject, integer, mapping, text
 
 POLL_S = 0.02
@@ -168,15 +165,7 @@ def _start(spark: SparkSession, inputs: Path, work: Path) -> StreamingQuery:
 
 def _session(work: Path, nodes: int) -> SparkSession:
     """A cluster like that of a run of Tenax, with Spark's own settings for failures; all executors are up."""
-    work.mkdir(parents=True, exist_ok=True)
-    os.environ["SPARK_HOME"] = str(own_spark_home(work))
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = SparkConf().setAppName("structured-streaming").setMaster(f"local-cluster[{nodes},{NODE_SLOTS},1024]")
-    conf.setAll([*SETTINGS.items(), ("spark.driver.bindAddress", LOOPBACK), ("spark.driver.host", LOOPBACK)])
-    with errors_to(work / "spark.log"):
-        spark: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark = local_cluster(work, nodes)
     deadline = time.monotonic() + START_DEADLINE_S
     status = spark.sparkContext._jsc.sc().statusStore()
     while status.executorList(True).size() <= nodes:  # the driver is listed, too

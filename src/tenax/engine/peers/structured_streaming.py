@@ -40,7 +40,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     """Run the queries over all files with each number of shuffle partitions; then, if asked to, as files appear."""
     work, inputs = Path(text(arguments, "work")), Path(text(arguments, "inputs"))
     warmup, files = integer(arguments, "warmup"), integer(arguments, "files_per_trigger")
-    spark = _session(work, integer(arguments, "nodes"))
+    spark = local_cluster(work, integer(arguments, "nodes"))
     found: Series = {}
     for query, counts in mapping(arguments["partitions"]).items():
         for partitions in items(counts):
@@ -64,7 +64,8 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     return found
 
 
-def _session(work: Path, nodes: int) -> SparkSession:
+def local_cluster(work: Path, nodes: int) -> SparkSession:
+    """A session on a cluster like that of a run of Tenax, with Spark's own settings for failures."""
     work.mkdir(parents=True, exist_ok=True)
     os.environ["SPARK_HOME"] = str(own_spark_home(work))
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
