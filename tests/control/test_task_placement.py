@@ -66,6 +66,25 @@ def test_a_chain_that_no_node_can_hold_is_placed_task_by_task() -> None:
         place_tasks(TaskGraph(topology), nodes(2, slots=1))
 
 
+def test_consumers_run_apart_from_tasks_that_retain_outputs_for_them() -> None:
+    # a[0] ── b[0] ── c[0] ── d[0]
+    line = Topology(
+        "line",
+        (
+            Operator("a"),
+            Operator("b", inputs=(Input("a", ONE),)),
+            Operator("c", inputs=(Input("b", ONE),)),
+            Operator("d", inputs=(Input("c", ONE),)),
+        ),
+    )
+    graph = TaskGraph(line)
+    assert len(set(place_tasks(graph, nodes(3)).primaries.values())) == 1
+    apart = place_tasks(graph, nodes(3), retain=[Task("b", 0)]).primaries
+    assert apart[Task("a", 0)] == apart[Task("b", 0)] != apart[Task("c", 0)] == apart[Task("d", 0)]
+    alone = place_tasks(graph, nodes(1), retain=[Task("b", 0)]).primaries
+    assert set(alone.values()) == {"n0"}  # there is nowhere else
+
+
 @settings(deadline=None, max_examples=60)
 @given(topologies(), st.integers(1, 6))
 def test_every_task_has_a_node_and_no_node_could_give_a_chain_to_balance(topology: Topology, count: int) -> None:

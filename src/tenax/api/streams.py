@@ -110,6 +110,8 @@ class Topology:
 
     def _partitioning(self, name: str, stream: Stream, parallelism: int) -> Partitioning:
         producers = self._operators[stream.operator].parallelism
+        if producers == parallelism and stream.keys == stream.shared:
+            return Partitioning.ONE_TO_ONE
         if stream.keys or 1 in (producers, parallelism):
             return Partitioning.FULL if (producers, parallelism) != (1, 1) else Partitioning.ONE_TO_ONE
         if producers == parallelism:
@@ -130,17 +132,20 @@ class Topology:
 class Stream:
     """The rows of an operator; every method gives the stream of a new operator.
 
-    `time` is the event-time column, `keys` the columns by which the next operator's tasks share the rows.
+    - `time` is the event-time column, `keys` the columns by which the next operator's tasks share the rows.
+    - `shared` are the columns by which its own tasks share them already: where the next operator shares them alike, a
+      task's rows are all for its partner, and nothing is shuffled.
     """
 
     topology: Topology
     operator: str
     time: str
     keys: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
     def filter(self, *conditions: pl.Expr, name: str | None = None) -> Stream:
         """Only the rows for which all conditions hold."""
-        return self._stateless("filter", name, filter_rows(*conditions))
+        return replace(self._stateless("filter", name, filter_rows(*conditions)), shared=self.shared)
 
     def select(self, *columns: pl.Expr | str, name: str | None = None) -> Stream:
         """These columns and no others; the time column stays."""
@@ -166,7 +171,7 @@ class Stream:
         """The rows of several streams of the same columns."""
         streams = (self, *others)
         operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
-        return replace(self, operator=operator)
+        return replace(self, operator=operator, shared=())
 
     def window(self, length: str, *, every: str | None = None) -> Windowed:
         """Event-time windows of a length; without `every` they follow each other, with it a new one begins so often."""
@@ -179,7 +184,7 @@ class Stream:
         keys = tuple(column for column in on if column != "window")
         streams = (self.key_by(*keys), other.key_by(*keys))
         operator = self.topology._add_computation("join", name, join(on), parallelism or self.parallelism, streams)
-        return Stream(self.topology, operator, WINDOW_END)
+        return Stream(self.topology, operator, WINDOW_END, shared=keys)
 
     def top(self, count: int, by: str, *, name: str | None = None) -> Stream:
         """The `count` rows of each window with the highest values: first in every task, then of all tasks together."""
@@ -219,7 +224,7 @@ class Stream:
     def _stateless(self, verb: str, name: str | None, computation: Stateless) -> Stream:
         plain = replace(self, keys=())
         operator = self.topology._add_computation(verb, name, computation, self.parallelism, (plain,))
-        return replace(self, operator=operator)
+        return replace(self, operator=operator, shared=())  # columns may have changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +244,4 @@ class Windowed:
         operator = stream.topology._add_computation(
             "window", name, computation, parallelism or stream.parallelism, (stream,)
         )
-        return Stream(stream.topology, operator, WINDOW_END)
+        return Stream(stream.topology, operator, WINDOW_END, shared=stream.keys)

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Coordinator:
         retain: Iterable[Task] = (),
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
-        place: Place = place_tasks,
+        place: Place | None = None,
         strategies: Mapping[str, Strategy] | None = None,
         doubled: Iterable[Task] = (),
     ) -> None:
@@ -91,7 +92,7 @@ class Coordinator:
         self._run = Run(
             graph,
             settings or Settings(),
-            place,
+            place or partial(place_tasks, retain=retained),
             retained,
             replicated,
             published,

@@ -1,8 +1,9 @@
-"""Which node runs which task: spread evenly, one-to-one chains together."""
+"""Which node runs which task: spread evenly, one-to-one chains together, apart from those who retain for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from tenax.errors import Infeasible
 from tenax.model.cluster import Node
@@ -12,12 +13,15 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
 
 
-def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
+def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task] = ()) -> Placement:
     """Greedy, in task order: a chain goes to the node with the fewest tasks, then the fewest of its operator.
 
-    A chain stays whole, because the levels of a pass run one after the other: cutting it spreads no work and adds a
-    shuffle for everybody. Only where no node has room for all of it is it placed task by task. O(tasks × nodes).
+    - A chain stays whole, because the levels of a pass run one after the other: cutting it spreads no work and adds a
+      shuffle for everybody. Only where no node has room for all of it is it placed task by task.
+    - Tasks that `retain` their outputs end a chain, and their consumers go elsewhere if they can: what is retained on
+      the node of the task that will need it is lost with it. O(tasks × nodes + substreams).
     """
+    retaining = set(graph.numbers(retain))
     nodes = [node for node in nodes if not node.standby] or nodes
     load = dict.fromkeys((node.name for node in nodes), 0)
     of_operator: dict[tuple[str, int], int] = {}
@@ -25,10 +29,14 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
 
     def put(numbers: Sequence[int]) -> bool:
         operator = int(graph.operator_of[numbers[0]])
+        feeding = (one for number in numbers if retaining for one in graph.producers_of(number) if one in retaining)
+        held = Counter(primaries[task] for task in map(graph.task, feeding) if task in primaries)
         free = [node for node in nodes if node.slots is None or load[node.name] + len(numbers) <= node.slots]
         if not free:
             return False
-        name = min(free, key=lambda node: (load[node.name], of_operator.get((node.name, operator), 0))).name
+        name = min(
+            free, key=lambda node: (held[node.name], load[node.name], of_operator.get((node.name, operator), 0))
+        ).name
         load[name] += len(numbers)
         for number in numbers:
             primaries[graph.task(number)] = name
@@ -36,7 +44,7 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
             of_operator[key] = of_operator.get(key, 0) + 1
         return True
 
-    for chain in chains(graph):
+    for chain in chains(graph, retaining):
         if not put(chain) and not all(put([number]) for number in chain):
             raise Infeasible(
                 f"{len(graph)} tasks need as many slots, found fewer on {len(nodes)} nodes: add nodes or slots"
@@ -44,10 +52,11 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
     return Placement({task: primaries[task] for task in graph.tasks(range(len(graph)))}, {})
 
 
-def chains(graph: TaskGraph) -> list[list[int]]:
+def chains(graph: TaskGraph, ends: Collection[int] = ()) -> list[list[int]]:
     """The tasks in chains that can step without a shuffle between them, in the order of their first task. O(tasks).
 
-    A task continues a chain if its only input is a one-to-one stream of an operator that nothing else reads.
+    A task continues a chain if its only input is a one-to-one stream of an operator that nothing else reads, unless
+    the task before it is among the `ends`.
     """
     chain_of: list[list[int]] = []
     found: list[list[int]] = []
@@ -59,8 +68,9 @@ def chains(graph: TaskGraph) -> list[list[int]]:
             and len(graph.consumers[streams[0].producer]) == 1
         )
         for number in range(span.start, span.stop):
-            if continues:
-                chain = chain_of[int(graph.first[streams[0].producer]) + number - span.start]
+            before = int(graph.first[streams[0].producer]) + number - span.start if continues else number
+            if continues and before not in ends:
+                chain = chain_of[before]
             else:
                 chain = []
                 found.append(chain)
