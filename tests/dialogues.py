@@ -24,7 +24,9 @@ from tenax.control.instructions import (
     CancelPass,
     Instruction,
     LogBatches,
+    MoveReplicas,
     PassKind,
+    PlanReplicas,
     Promote,
     Publish,
     Recover,
@@ -227,6 +229,10 @@ def lines(one: Instruction) -> list[str]:
             return [f"recover {homes}; queries: {_names(one.queries)}{waiting}"]
         case RollBack():
             return [f"roll back to {one.number}: {one.reason}"]
+        case PlanReplicas():
+            return [f"plan replicas by batches up to {one.batch}"]
+        case MoveReplicas():
+            return [f"move replicas from {_names(one.before)} to {_names(one.after)}: {one.reason}"]
         case RequestNodes():
             return [f"request {one.count} nodes"]
         case Wake():

@@ -17,7 +17,9 @@ from tenax.engine.sinks.delivery import console
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.workloads import elements
 from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
+from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows
 
 
 # numbers (2) ──▶ sums (2) ──▶ out (2)
@@ -175,3 +177,32 @@ def test_standbys_of_single_operators_win_over_the_plan() -> None:
     passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
     assert {task.operator for task in passive.replicas} == {"out"}
     assert passive.settings(RunSettings()).doubled == ()
+
+
+def test_a_budget_follows_the_load_and_a_list_does_not() -> None:
+    built = topology().build().topology
+    following = planned(built, Protection(replicas=2)).settings(RunSettings())
+    assert following.control.follow_every is not None
+    assert following.replan is not None
+    for still in (Protection(replicas=("sums[0]",)), Protection(replicas=2, follow_load=1.0), Protection()):
+        settings = planned(built, still).settings(RunSettings())
+        assert (settings.control.follow_every, settings.replan) == (None, None)
+
+
+def test_replicas_are_planned_where_the_rows_are() -> None:
+    built = topology().build().topology
+    graph = TaskGraph(built)
+    asked = Protection(replicas=2)
+    replan = planned(built, asked).settings(RunSettings()).replan
+    assert replan is not None
+    for busy in range(2):
+        rows = [100.0 if task.index == busy else 1.0 for task in graph.tasks(range(len(graph)))]
+        found = replan(Rows(tuple(rows), tuple(rows)), planned(built, asked).replicas)
+        assert {task.index for task in found.replicas} == {busy}
+        assert found.after >= found.before
+        assert found.after > 0.9
+
+
+def test_how_much_following_must_gain_is_checked() -> None:
+    with pytest.raises(InvalidRequest, match="follow_load is a number from 0 to 1, found"):
+        Protection(replicas=2, follow_load=1.5)

@@ -10,10 +10,10 @@ from tenax.control.events import (
     CheckpointFailed,
     CheckpointStored,
     EpochLost,
-    LoadMeasured,
     LoggingFailed,
     PassFailed,
     PassFinished,
+    PlanningFailed,
     Published,
     PublishFailed,
     Started,
@@ -254,7 +254,7 @@ def test_answers_that_come_twice_are_ignored() -> None:
     assert coordinator.handle(published(1)) == []
     assert coordinator.handle(Started(2, NODES, None, 0, {})) == []
     assert coordinator.handle(CheckpointStored(3, 1)) == []
-    assert coordinator.handle(LoadMeasured({A: 0.5})) == []
+    assert coordinator.handle(PlanningFailed(3, "nobody asked")) == []
 
 
 def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> None:
@@ -381,7 +381,7 @@ def test_a_story_says_what_happened_to_a_task_and_why() -> None:
 def test_the_log_is_bounded() -> None:
     coordinator = Coordinator(GRAPH, Settings(log_length=3))
     for _ in range(5):
-        coordinator.handle(LoadMeasured({}))
+        coordinator.handle(PlanningFailed(3, "nobody asked"))
     assert [entry.number for entry in coordinator.log] == [3, 4, 5]
 
 

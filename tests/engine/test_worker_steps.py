@@ -15,7 +15,7 @@ import tenax as tx
 from tenax.control.versions import PassId
 from tenax.engine.errors import DamagedStore
 from tenax.engine.sources.source import Limits, Planned
-from tenax.engine.worker.orders import Report
+from tenax.engine.worker.orders import Report, UploadOrder
 from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.steps import TRIM_EVERY, Worker
 from tenax.engine.worker.versions import file_name, read_index
@@ -83,12 +83,15 @@ def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
     cluster = Cluster(application(tmp_path), tmp_path, 2)
     for number in range(1, 4):
         cluster.run(cluster.order(1, number))
-    homes = cluster.layout.homes
-    parts = {task: cluster.workers[homes[task][0]].upload(head, (), {}) for task, head in enumerate(cluster.heads)}
-    known = {task: {part.segment: part for part in listed} for task, listed in parts.items()}
-    assert parts == {
-        task: cluster.workers[homes[task][0]].upload(head, (), known[task]) for task, head in enumerate(cluster.heads)
-    }
+    homes = tuple(cluster.names[cluster.layout.homes[task][0]] for task in range(len(cluster.heads)))
+    uploads = [UploadOrder(tuple(cluster.heads), homes, {}, {})]
+    for _ in range(2):
+        found = [worker.upload(uploads[-1], name) for worker, name in zip(cluster.workers, cluster.names, strict=True)]
+        stored = {task: files for one in found for task, files in one.items()}
+        known = {task: {part.segment: part for part in files} for task, files in stored.items()}
+        assert uploads[-1].known in ({}, known)
+        uploads.append(replace(uploads[-1], known=known))
+    parts = {cluster.workers[0].graph.number(task): files for task, files in stored.items()}
     restored = Cluster(cluster.application, tmp_path, 3)
     restored.heads, restored.positions, restored.batch = cluster.heads, dict(cluster.positions), 3
     restored.restored, restored.marks = parts, dict(cluster.marks)

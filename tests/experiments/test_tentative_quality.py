@@ -32,7 +32,6 @@ from tenax.experiments.tentative_quality_queries import (
     TOP_PAGES,
     Metered,
     Query,
-    Rows,
     application,
     cases,
     declared,
@@ -49,6 +48,7 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
+from tenax.planning.rates import Rows
 
 START = datetime(2024, 1, 1)
 PLAN = quality.Plan(("Q1", "Q2"), (0.3, 0.7), tuple(ALGORITHMS), 9)

@@ -32,9 +32,9 @@ def _value(text: str) -> object:
     return text
 
 
-def overridden(protection: Protection, given: Mapping[str, str | int | None]) -> Protection:
+def overridden(protection: Protection, given: Mapping[str, str | float | None]) -> Protection:
     """The protection of an application with what was given on the command line in place of its own."""
-    changes: dict[str, str | int | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
+    changes: dict[str, str | float | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
     every = changes.get("checkpoint_every")
     if isinstance(every, str) and every.removeprefix("-").isdigit():
         changes["checkpoint_every"] = int(every)

@@ -17,6 +17,7 @@ from tenax.cli.options import (
     CheckpointBy,
     CheckpointEvery,
     FailureEvery,
+    FollowLoad,
     OutputMode,
     RecoveryLatency,
     RecoveryMode,
@@ -63,6 +64,7 @@ def chaos_command(
     checkpoint: CheckpointBy = None,
     checkpoint_every: CheckpointEvery = None,
     failure_every: FailureEvery = None,
+    follow_load: FollowLoad = None,
     batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
     max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("out/chaos"),
@@ -112,6 +114,7 @@ def chaos_command(
         "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
         "failure_every": failure_every,
+        "follow_load": follow_load,
     }
     protection = overridden(application.protection, given)
     trial = Trial(nodes, racks, protection, microseconds(batch) / 1e6, max_rows, schedule, seed if random else None)

@@ -72,6 +72,14 @@ FailureEvery = Annotated[
     str | None,
     typer.Option("--failure-every", metavar="TIME", help="Mean time between failures: the best interval follows."),
 ]
+FollowLoad = Annotated[
+    float | None,
+    typer.Option(
+        "--follow-load",
+        metavar="GAIN",
+        help="Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
+    ),
+]
 
 
 def made(folder: Path) -> Path:

@@ -189,6 +189,10 @@ class Outages:
                 said += ["; ".join(told)] if told else []
             elif isinstance(one, instructions.RollBack):
                 said.append(f"all tasks go back to checkpoint {one.number}: {one.reason}")
+            elif isinstance(one, instructions.MoveReplicas):
+                new = ", ".join(str(task) for task in one.after if task not in one.before) or "none"
+                old = ", ".join(str(task) for task in one.before if task not in one.after) or "none"
+                said.append(f"replicas follow the load: {new} in place of {old}; {one.reason}")
         outage = coordinator.state.outage is not None
         if outage and self.outage_s is None:
             self.outage_s = self.clock()

@@ -16,6 +16,7 @@ from tenax.cli.options import (
     CheckpointBy,
     CheckpointEvery,
     FailureEvery,
+    FollowLoad,
     HeartbeatEvery,
     MissedHeartbeats,
     OutputMode,
@@ -60,6 +61,7 @@ def run_command(
     checkpoint: CheckpointBy = None,
     checkpoint_every: CheckpointEvery = None,
     failure_every: FailureEvery = None,
+    follow_load: FollowLoad = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -99,6 +101,7 @@ def run_command(
         "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
         "failure_every": failure_every,
+        "follow_load": follow_load,
     }
     protected = planned(application.topology, overridden(application.protection, given))
     settings = protected.settings(

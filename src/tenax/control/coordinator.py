@@ -10,7 +10,8 @@ pass) are ignored and logged as such.
     Started, store inconsistent                                                     Stop failed
     BatchesLogged(.., ended)       logged rises, maybe ended                        RunPass live, LogBatches; wrap-up
     LoggingFailed                  attempt + 1                                      LogBatches | Stop failed
-    PassFinished, live             heads or forks move, finished rises              Publish, RunPass, StoreCheckpoint
+    PassFinished, live             heads or forks move, finished rises              Publish, RunPass, StoreCheckpoint,
+                                                                                    PlanReplicas
     PassFinished, round            heads of what was behind rise; maybe all back    Publish, RunPass
     PassFinished, report missing   as PassFailed                                    RunPass
     PassFailed, operator, source                                                    Stop failed
@@ -25,6 +26,8 @@ pass) are ignored and logged as such.
                                                                                     Wake, RunPass round and live
     NodesJoined                    lost tasks may find room                         Recover, RunPass round
     Woken                          tentative results are shown from now on          RunPass live
+    ReplicasPlanned                others should run twice, if it is worth it       MoveReplicas
+    PlanningFailed                 replicas stay as they are                        PlanReplicas, later
     StopRequested                  wrap-up                                          (below)
     EpochLost                                                                       CancelPass, Stop superseded
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tenax.control.checkpoints import acknowledged, captured, wanted
 from tenax.control.copies import Role
+from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
 from tenax.control.instructions import (
     CancelPass,
@@ -202,7 +203,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     found: set[Task] = set(run.tasks) if everybody else set(run.retain)
     if not everybody:
         found.update(run.queueing)
-        for task in run.replicas:
+        for task in state.replicated:
             number = run.number[task]
             if state.tasks[number].in_step is None:
                 found.update(run.tasks[producer] for producer in graph.producers_of(number))
@@ -279,10 +280,12 @@ def _is_over(run: Run, state: RunState) -> bool:
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _place,
+    retire,  # before the next pass: it steps in none that runs
     _publish,  # before the next pass: results are what people wait for
     _run_round,
     _store_checkpoint,  # before the next pass: it needs all tasks at rest
     _run_live,
     _log,
     _trim,
+    plan_replicas,
 )

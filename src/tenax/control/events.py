@@ -62,6 +62,7 @@ class TaskReport:
     written_bytes: int = 0
     watermark_us: int = 0
     busy_s: float = 0.0
+    rows_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,24 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadMeasured:
-    """The busy fraction of tasks over the last monitoring period."""
+class ReplicasPlanned:
+    """The best replicas by the rows of the batches up to this one.
 
-    busy: Mapping[Task, float]
+    `before` and `after` are what outputs keep with the present ones and with these, if all other tasks fail.
+    """
+
+    batch: int
+    replicas: tuple[Task, ...]
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningFailed:
+    """No plan could be made."""
+
+    batch: int
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +192,8 @@ Event = (
     | NodesJoined
     | NodesLost
     | Woken
-    | LoadMeasured
+    | ReplicasPlanned
+    | PlanningFailed
     | StopRequested
     | EpochLost
 )

@@ -119,7 +119,7 @@ def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> R
     tasks = list(state.tasks)
     rooms = Rooms(run, state)
     by_name = {node.name: node for node in state.nodes}
-    for task in sorted(run.replicas, key=run.number.__getitem__):
+    for task in sorted(state.replicated, key=run.number.__getitem__):
         number = run.number[task]
         known = tasks[number]
         if known.primary is None or known.replica is not None or run.is_source[number]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from tenax.control.copies import Role
 from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,26 @@ class RollBack:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanReplicas:
+    """Find the best replicas by the rows of the batches up to this one. Answer: ReplicasPlanned, PlanningFailed."""
+
+    batch: int
+    rows: Rows
+    replicas: frozenset[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReplicas:
+    """Other tasks have replicas from now on. For the record: new ones start from the next checkpoint."""
+
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+    fidelity_before: float
+    fidelity_after: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestNodes:
     """Ask the cluster for more nodes, if it can give any; they are reported as NodesJoined."""
 
@@ -229,6 +250,8 @@ Instruction = (
     | Promote
     | Recover
     | RollBack
+    | PlanReplicas
+    | MoveReplicas
     | RequestNodes
     | Wake
     | Stop

@@ -74,6 +74,8 @@ class Settings:
     - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
     - `tentative_delay_s` is how long outputs wait before the first tentative result.
     - `correlated_losses` nodes lost since the last checkpoint make a failure correlated.
+    - Every `follow_every` batches replicas are planned anew by the rows that were counted, and move if that gains more
+      than `follow_gain` of what outputs keep; None lets them stay.
     - The coordinator remembers the last `log_length` events.
     """
 
@@ -97,6 +99,8 @@ class Settings:
     strategy: Strategy = Strategy.ALIGNED
     checkpoint_every_s: float | None = None
     failure_every_s: float | None = None
+    follow_every: int | None = None
+    follow_gain: float = 0.05
 
     def __post_init__(self) -> None:
         for name in (
@@ -127,6 +131,10 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidRequest(f"{name} is a finite number above 0, found {value}: correct it")
+        if self.follow_every is not None and self.follow_every < 1:
+            raise InvalidRequest(f"follow_every is at least 1, found {self.follow_every}: raise it")
+        if not 0.0 <= self.follow_gain <= 1.0:
+            raise InvalidRequest(f"follow_gain is a number from 0 to 1, found {self.follow_gain}: correct it")
         if not (math.isfinite(self.tentative_delay_s) and self.tentative_delay_s >= 0):
             raise InvalidRequest(
                 f"tentative_delay_s is a finite number of at least 0, found {self.tentative_delay_s}: correct it"
@@ -190,6 +198,15 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """The rows that tasks have taken in and given out in the last so many batches, in task order."""
+
+    batches: int
+    taken: tuple[int, ...]
+    given: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outage:
     """Since tasks are missing: what it has cost, and how the way back goes.
 
@@ -218,6 +235,8 @@ class RunState:
     - `due` is a checkpoint not yet begun, `storing` the one under way.
     - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
       pass finished.
+    - `replicated` are the tasks that should run twice; `counts` are of batches since replicas were last planned, and
+      `plan_request` is the batch up to which a plan is being made.
     - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
     - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
@@ -254,6 +273,10 @@ class RunState:
     batch_s: float = 0.0
     checkpoint_s: float = 0.0
     seen_s: float = 0.0
+
+    replicated: frozenset[Task] = frozenset()
+    counts: Counts | None = None
+    plan_request: int | None = None
 
     outages: int = 0
     outage: Outage | None = None

@@ -17,6 +17,7 @@ from tenax.control.events import (
 from tenax.control.instructions import (
     CancelPass,
     Instruction,
+    MoveReplicas,
     Promote,
     Publish,
     Recover,
@@ -112,6 +113,9 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
             if task in instruction.homes:
                 return f"lost, and comes back on {instruction.homes[task]}"
             return "lost, and waits for room on a node" if task in instruction.waiting else ""
+        case MoveReplicas() if (task in instruction.before) != (task in instruction.after):
+            what = "has no replica any more" if task in instruction.before else "gets a replica"
+            return f"{what}: {instruction.reason}"
         case RollBack():
             return f"back to checkpoint {instruction.number}: {instruction.reason}"
         case Trim():

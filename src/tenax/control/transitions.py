@@ -13,19 +13,21 @@ from tenax.control.events import (
     CheckpointStored,
     EpochLost,
     Event,
-    LoadMeasured,
     LoggingFailed,
     NodesJoined,
     NodesLost,
     PassFailed,
     PassFinished,
+    PlanningFailed,
     Published,
     PublishFailed,
+    ReplicasPlanned,
     Started,
     StopRequested,
     Woken,
 )
 from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
+from tenax.control.following import counted, planning_failed, replicas_planned
 from tenax.control.homes import place_replicas
 from tenax.control.instructions import (
     Outcome,
@@ -92,8 +94,10 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
             return nodes_lost(run, state, event)
         case Woken():
             return _woken(state, event)
-        case LoadMeasured():
-            return Ignored("nothing is scaled by load yet")
+        case ReplicasPlanned():
+            return replicas_planned(run, state, event) or Ignored("nobody waits for this plan")
+        case PlanningFailed():
+            return planning_failed(state, event) or Ignored("nobody waits for this plan")
         case StopRequested():
             return _stop_requested(state, event)
         case EpochLost():
@@ -120,6 +124,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         finished=checkpoint.top,
         published=published,
         kept=(checkpoint,),
+        replicated=run.replicas,
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
@@ -211,6 +216,7 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     if running.kind is PassKind.LIVE:
         state = _paced(state, event.at_s, running.last - running.first + 1)
         state = replace(state, live=None, live_attempt=1, finished=running.last)
+        state = counted(run, state, event.reports, running.last - running.first + 1)
         if state.outage is not None:
             state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))
     else:

@@ -45,6 +45,8 @@ class Protection:
       batches apart, or so much time; or as far as is best if a node fails every `failure_every`, by what they cost.
     - `standby` says for single operators that none of their tasks has a replica (`passive`), that all have (`active`),
       or that all have and these send as well, so that consumers drop what they get twice (`both`).
+    - `follow_load`: if `replicas` is a number, rates are measured while the application runs, and replicas move when
+      others would keep so much more of the outputs (a part of 1, as fidelity is). 1 lets them stay.
     """
 
     replicas: int | str | tuple[str, ...] = 0
@@ -59,6 +61,7 @@ class Protection:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     failure_every: str | None = None
     standby: Mapping[str, str] = field(default_factory=dict)
+    follow_load: float = 0.05
 
     def __post_init__(self) -> None:
         wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
@@ -77,6 +80,8 @@ class Protection:
             _check_choice(what, strategy, [one.value for one in Strategy])
         for name, mode in self.standby.items():
             _check_choice(f"the standby of operator {name!r}", mode, STANDBYS)
+        if not 0.0 <= self.follow_load <= 1.0:
+            raise InvalidRequest(f"follow_load is a number from 0 to 1, found {self.follow_load!r}: write 0.05")
         self._check_interval()
         self._check_latency()
         if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):

@@ -7,9 +7,9 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -34,7 +34,7 @@ from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.ordering import Ordering
-from tenax.engine.passes import PassRunner, Upload, group_of
+from tenax.engine.passes import Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.publishing import Publisher
 from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
@@ -42,11 +42,13 @@ from tenax.engine.sources.source import Limits
 from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
-from tenax.engine.worker.orders import NODE, Failure, Places, Report
+from tenax.engine.uploads import Uploads
+from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows
 
 POLL_S = 0.05
 LOOK_EVERY_S = 0.1  # at the nodes
@@ -69,11 +71,24 @@ def control_settings(checkpoint_every: int = 10) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Replanned:
+    """The best replicas by measured rates; what outputs keep with the present ones and with these if all else fails."""
+
+    replicas: tuple[Task, ...]
+    before: float
+    after: float
+
+
+Replan = Callable[[Rows, Collection[Task]], Replanned]
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """How an application runs.
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
       operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
+      `replan` finds better replicas, should they follow the load.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
     - So many `standby_nodes` hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
@@ -90,6 +105,7 @@ class RunSettings:
     replicas: tuple[Task, ...] = ()
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     doubled: tuple[Task, ...] = ()
+    replan: Replan | None = None
     racks: int | None = None
     slots: int | None = None
     standby_nodes: int = 0
@@ -150,8 +166,10 @@ class Driver:
         self._stopping = threading.Event()
         self._look_s = self._check_s = 0.0
         self._began_s = time.monotonic()
+        self._uploads = Uploads()
+        self._suspends = Strategy.SYNCHRONOUS in {settings.control.strategy, *settings.strategies.values()}
         self._checkpoint_job = ""
-        self._uploads = itertools.count(1)
+        self._jobs = itertools.count(1)
         self._reported = self.publisher.final
 
     def run(self) -> instructions.Stop:
@@ -275,6 +293,8 @@ class Driver:
                 return self._publish(instruction)
             case instructions.StoreCheckpoint():
                 return self._checkpoint(instruction)
+            case instructions.PlanReplicas():
+                return self._plan(instruction)
             case instructions.Trim():
                 self.ordering.trim(instruction)
                 self.store.trim(batches=not self.settings.keep_batches)
@@ -282,6 +302,7 @@ class Driver:
             case instructions.CancelPass():
                 self.runner.cancel(self._group(str(instruction.pass_id)))
             case instructions.CancelCheckpoint():
+                self._uploads.cancel()
                 self.runner.cancel(self._checkpoint_job)
             case instructions.Wake():
                 if not self._stopping.wait(instruction.after_s):
@@ -291,11 +312,10 @@ class Driver:
     def _pass(self, told: instructions.RunPass) -> events.Event:
         started = time.perf_counter()
         order = self.ordering.order(told, self.publisher.published)
-        nodes = self.nodes.info(order.layout.nodes)
         overdue = threading.Timer(told.deadline_s, self.runner.cancel, [self._group(str(told.pass_id))])
         overdue.start()
         try:
-            outcome = self.runner.run(order, nodes)
+            outcome = self._run_order(order, live=told.kind is instructions.PassKind.LIVE)
         except Exception:
             if overdue.finished.is_set():
                 return events.PassFailed(told.pass_id, DeadlinePassed(told.deadline_s))
@@ -307,10 +327,10 @@ class Driver:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, _failure(outcome))
-        self.ordering.learn(told, outcome)
-        self.publisher.keep(told.pass_id, outcome)
+        self.ordering.learn(told, outcome.reports)
+        self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}
-        reports = [(self._report(told, order.layout.nodes[one.node], one), one) for one in outcome]
+        reports = [(self._report(told, order.layout.nodes[one.node], one), one) for one in outcome.reports]
         reports = [(report, one) for report, one in reports if (report.version.task, report.node) in asked]
         if told.kind is instructions.PassKind.LIVE:
             seconds = time.perf_counter() - started
@@ -318,9 +338,24 @@ class Driver:
         at_s = time.monotonic() - self._began_s
         return events.PassFinished(told.pass_id, tuple(report for report, _ in reports), at_s)
 
+    def _run_order(self, order: Order, *, live: bool) -> Outcome | Failure:
+        nodes = self.nodes.info(order.layout.nodes)
+        if not live:
+            return self.runner.run(order, nodes)
+        passenger = self._uploads.board(order.layout.nodes)
+        outcome: Outcome | Failure | None = None
+        try:
+            upload = None if passenger is None else passenger.order
+            outcome = self.runner.run(replace(order, upload=upload), nodes)
+        finally:
+            self._uploads.alight(passenger, outcome if isinstance(outcome, Outcome) else None)
+        return outcome
+
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
-        return events.TaskReport(version, node, report.rows_in, report.bytes_out, report.watermark_us, report.seconds)
+        return events.TaskReport(
+            version, node, report.rows_in, report.bytes_out, report.watermark_us, report.seconds, report.rows_out
+        )
 
     def _publish(self, told: instructions.Publish) -> events.Event:
         self.publisher.publish(told)
@@ -332,25 +367,34 @@ class Driver:
         return events.Published(told.pass_id, told.tentative)
 
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        started, line, before = time.perf_counter(), told.line, self.ordering.newest
+        line, before = told.line, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
-        names = tuple(sorted(set(told.nodes)))
         queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
-        job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, queues, known)
-        # a checkpoint that was cancelled may be asked for again as its first attempt
-        group = self._group(f"checkpoint {line.number} upload {next(self._uploads)}")
-        self._checkpoint_job = group
-        uploaded = self.runner.upload(group, job, self.nodes.info(names))
-        segments = {version.task: uploaded.get(version.task, before.get(version.task, ())) for version in line.versions}
+        order = UploadOrder(told.versions, told.nodes, queues, known)
+        uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(line.number, order)
+        started, files = time.perf_counter(), uploaded.files
+        segments = {version.task: files.get(version.task, before.get(version.task, ())) for version in line.versions}
         positions = self.planner.batch(line.top).positions
         notes = {**lines.to_record(line), **self.ordering.notes(line)}
         checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
         self.store.commit_checkpoint(checkpoint)
         self.ordering.keep(line, segments)
-        new = (part for task, parts in uploaded.items() for part in parts if part.segment not in known.get(task, {}))
-        held = sum(part.bytes for parts in uploaded.values() for part in parts)
-        seconds = time.perf_counter() - started
+        new = (part for task, parts in files.items() for part in parts if part.segment not in known.get(task, {}))
+        held = sum(part.bytes for parts in files.values() for part in parts)
+        seconds = uploaded.seconds + time.perf_counter() - started
         return events.CheckpointStored(line.number, told.attempt, sum(part.bytes for part in new), seconds, held)
+
+    def _plan(self, told: instructions.PlanReplicas) -> events.Event:
+        assert self.settings.replan is not None, "replicas that are to follow the load have somebody who plans"
+        found = self.settings.replan(told.rows, told.replicas)
+        return events.ReplicasPlanned(told.batch, found.replicas, found.before, found.after)
+
+    def _upload(self, number: int, order: UploadOrder) -> Uploaded:
+        """Store a checkpoint in a job of its own."""
+        # one that was cancelled may be asked for again as its first attempt
+        self._checkpoint_job = group = self._group(f"checkpoint {number} upload {next(self._jobs)}")
+        names = tuple(sorted(set(order.nodes)))
+        return self.runner.upload(self.run_id, group, order, dict(zip(names, self.nodes.info(names), strict=True)))
 
     def _group(self, what: str) -> str:
         return group_of(self.run_id, what)
@@ -432,6 +476,8 @@ def _failed(instruction: instructions.Instruction, cause: str) -> events.Event |
             return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause)
         case instructions.StoreCheckpoint():
             return events.CheckpointFailed(instruction.line.number, instruction.attempt, cause)
+        case instructions.PlanReplicas():
+            return events.PlanningFailed(instruction.batch, cause)
         case instructions.LogBatches():
             return events.LoggingFailed(instruction.first, instruction.attempt, cause)
     return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark import RDD, Broadcast, SparkContext
@@ -12,19 +14,33 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer, pack_long
 from pyspark.util import _load_from_socket
 
-from tenax.control.versions import Span, Version
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import NODE_SLOTS, NodeInfo
 from tenax.engine.store.checkpoints import SegmentFile
-from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report
+from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report, UploadOrder
 from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here, packed, worker_of
+from tenax.engine.worker.steps import Worker
 from tenax.model.tasks import Task
 
 MEETING_DEADLINE_S = 60.0
 MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 
-Known = Mapping[Task, Mapping[str, SegmentFile]]
-"""What the store holds already, by task and segment."""
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """What a checkpoint lists, by task, and how long the slowest node took to store it."""
+
+    files: Mapping[Task, tuple[SegmentFile, ...]]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass that finished brought: the reports of all steps, and what became of an upload on the way."""
+
+    reports: list[Report]
+    uploaded: Uploaded
+    not_uploaded: str
 
 
 class PassRunner:
@@ -44,8 +60,8 @@ class PassRunner:
         self._functions: dict[tuple[int, bool], Any] = {}
         self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
 
-    def run(self, order: Order, nodes: tuple[NodeInfo, ...]) -> list[Report] | Failure:
-        """Run a pass on its nodes to its end: the reports of all steps, or why it failed."""
+    def run(self, order: Order, nodes: tuple[NodeInfo, ...]) -> Outcome | Failure:
+        """Run a pass on its nodes to its end."""
         group = group_of(order.run, str(order.pass_id))
         self.context.setJobGroup(group, f"batches {order.first} to {order.last}", interruptOnCancel=True)
         self.context.setLocalProperty(ORDER, packed(order))
@@ -59,7 +75,11 @@ class PassRunner:
         failures = [failure for bundle in last for failure in bundle.failures]
         if failures:
             return min(failures, key=lambda one: (one.batch, one.task))
-        return sorted((report for bundle in last for report in bundle.reports), key=lambda one: (one.task, one.node))
+        reports = sorted((report for bundle in last for report in bundle.reports), key=lambda one: (one.task, one.node))
+        uploaded = {task: files for bundle in last for task, files in bundle.uploaded.items()}
+        slowest = max(bundle.upload_s for bundle in last)
+        cause = next((bundle.not_uploaded for bundle in last if bundle.not_uploaded), "")
+        return Outcome(reports, Uploaded(uploaded, slowest), cause)
 
     def cancel(self, group: str) -> None:
         """End a running pass or upload and everything it would still start."""
@@ -85,10 +105,14 @@ class PassRunner:
             raise ClusterFailed(f"every node answers for itself, found {answers}: is something else on this cluster?")
         return names
 
-    def upload(self, group: str, job: Upload, nodes: tuple[NodeInfo, ...]) -> dict[Task, tuple[SegmentFile, ...]]:
-        """Put versions into the store, every node its own tasks': what a checkpoint lists."""
+    def upload(self, run: str, group: str, order: UploadOrder, nodes: Mapping[str, NodeInfo]) -> Uploaded:
+        """Put versions into the store, every node its own tasks', in a job of its own."""
         self.context.setJobGroup(group, "checkpoint", interruptOnCancel=True)
-        return dict(self._anchors(nodes, 1).mapPartitionsWithIndex(job).collect())
+        started = time.perf_counter()
+        job = UploadJob(self.shipped, run, tuple(nodes), order)
+        found = self._anchors(tuple(nodes.values()), 1).mapPartitionsWithIndex(job).collect()
+        files = {task: files for one in found for task, files in one.items()}
+        return Uploaded(files, time.perf_counter() - started)
 
     def _chain(self, levels: int, nodes: tuple[NodeInfo, ...]) -> Any:
         """The stages of a pass, each delivered to the nodes of the next."""
@@ -163,6 +187,8 @@ class Stage:
             sent = [Bundle(failures=[failure]) for _ in order.layout.nodes]
         else:
             sent = worker.run(order, self.level, partition, received)
+            if self.last and order.upload is not None:
+                _upload(worker, order.upload, planned, sent[partition])
         if self.last:
             yield pickle.dumps(sent[partition], pickle.HIGHEST_PROTOCOL)
             return
@@ -171,35 +197,20 @@ class Stage:
             yield pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL)
 
 
-class Upload:
+class UploadJob:
     """A background job that stores a checkpoint."""
 
-    def __init__(
-        self,
-        shipped: Broadcast[bytes],
-        run: str,
-        names: tuple[str, ...],
-        homes: tuple[str, ...],
-        versions: tuple[Version, ...],
-        queues: Mapping[Task, tuple[Span, ...]],
-        known: Known,
-    ) -> None:
+    def __init__(self, shipped: Broadcast[bytes], run: str, names: tuple[str, ...], order: UploadOrder) -> None:
         self.shipped = shipped
         self.run = run
         self.names = names
-        self.homes = homes
-        self.versions = versions
-        self.queues = queues
-        self.known = known
+        self.order = order
 
-    def __call__(self, partition: int, elements: Iterable[int]) -> Iterator[tuple[Task, tuple[SegmentFile, ...]]]:
+    def __call__(self, partition: int, elements: Iterable[int]) -> Iterator[dict[Task, tuple[SegmentFile, ...]]]:
         """Upload the tasks of this node."""
         _consume(elements)
-        worker = worker_of(self.shipped, self.run, self.names[partition])
-        for home, version in zip(self.homes, self.versions, strict=True):
-            if home == self.names[partition]:
-                queue = self.queues.get(version.task, ())
-                yield version.task, worker.upload(version, queue, self.known.get(version.task, {}))
+        name = self.names[partition]
+        yield worker_of(self.shipped, self.run, name).upload(self.order, name)
 
 
 class Introduction:
@@ -213,6 +224,15 @@ class Introduction:
         _consume(elements)
         len(self.shipped.value)  # fetched now, not with the first pass
         yield node_here()
+
+
+def _upload(worker: Worker, order: UploadOrder, node: str, bundle: Bundle) -> None:
+    started = time.perf_counter()
+    try:
+        bundle.uploaded = worker.upload(order, node)
+    except Exception as error:  # of the store, not of the pass
+        bundle.not_uploaded = f"{type(error).__name__}: {error}"
+    bundle.upload_s = time.perf_counter() - started
 
 
 def group_of(run: str, what: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.engine.application import ACTIVE, ALL, BOTH, PASSIVE, PLANNED, SOURCE, Protection
-from tenax.engine.driver import RunSettings, control_settings
+from tenax.engine.driver import Replanned, RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
@@ -17,10 +18,12 @@ from tenax.model.tasks import Task
 from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
+from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import plan_replicas
 
 PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
 SHOWN_TASKS = 8
+FOLLOW_EVERY = 20  # batches that are counted before replicas are planned anew
 
 # What those who retain outputs beside the plan are called by the coordinator.
 _BACKUPS: Mapping[str, Backups] = {
@@ -39,6 +42,7 @@ class Protected:
     - `latency_s` is the longest that a single lost task is away; None if no backups were planned.
     """
 
+    topology: model.Topology
     protection: Protection
     replicas: tuple[Task, ...]
     retain: tuple[Task, ...]
@@ -80,6 +84,8 @@ class Protected:
             strategy=Strategy(asked.checkpoint),
             checkpoint_every_s=asked.checkpoint_every_s,
             failure_every_s=asked.failure_every_s,
+            follow_every=FOLLOW_EVERY if self.follows else None,
+            follow_gain=asked.follow_load,
         )
         strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
         doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)
@@ -90,6 +96,16 @@ class Protected:
             replicas=self.replicas,
             strategies=strategies,
             doubled=doubled,
+            replan=partial(replanned, self.topology, asked) if self.follows else None,
+        )
+
+    @property
+    def follows(self) -> bool:
+        """Whether replicas follow the load: if so many are asked for, and it is not said that they stay."""
+        return (
+            isinstance(self.protection.replicas, int)
+            and self.protection.replicas > 0
+            and self.protection.follow_load < 1
         )
 
 
@@ -100,8 +116,6 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
     _check_operators("checkpoints", asked.checkpoints, names)
     _check_operators("standby", asked.standby, names)
     replicas = _with_standbys(graph, _replicas(graph, asked), asked)
-    failed = ~graph.safe
-    failed[graph.numbers(replicas)] = False
     retain: tuple[Task, ...] = ()
     latency_s = None
     if asked.recovery_latency_s is not None:
@@ -109,7 +123,21 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
         sources = {operator.name for operator in topology.operators if operator.is_source}
         retain = tuple(task for task in plan.backups if task.operator not in sources)
         latency_s = plan.recovery_latency_s
-    return Protected(asked, replicas, retain, float(fidelity(graph, failed)), latency_s)
+    return Protected(topology, asked, replicas, retain, _kept(graph, replicas), latency_s)
+
+
+def replanned(topology: model.Topology, asked: Protection, rows: Rows, present: Collection[Task]) -> Replanned:
+    """The best replicas by the rows that were counted, with as many as the protection asks for."""
+    graph = TaskGraph(with_rates(_with_safe_sources(topology), rows))
+    replicas = _with_standbys(graph, _replicas(graph, asked), asked)
+    return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
+
+
+def _kept(graph: TaskGraph, replicas: Collection[Task]) -> float:
+    """What outputs keep if every task without a replica is lost."""
+    failed = ~graph.safe
+    failed[graph.numbers(replicas)] = False
+    return float(fidelity(graph, failed))
 
 
 def _check_operators(what: str, given: Iterable[str], known: Collection[str]) -> None:

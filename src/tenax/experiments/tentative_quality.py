@@ -34,7 +34,6 @@ from tenax.experiments.tentative_quality_queries import (
     Case,
     Predicted,
     Query,
-    Rows,
     application,
     cases,
     declared,
@@ -45,6 +44,7 @@ from tenax.experiments.tentative_quality_trials import KILL_AT, NODES, STANDBY, 
 from tenax.model.graph import Floats
 from tenax.model.tasks import Task
 from tenax.pictures.figures import Curve, Panel
+from tenax.planning.rates import Rows
 
 DEADLINE_S = 3_600.0
 TIE = 1e-9  # accuracies that differ by less are equal

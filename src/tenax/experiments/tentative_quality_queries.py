@@ -29,6 +29,7 @@ from tenax.model.plans import Metric
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 from tenax.planning.fidelity import completeness, completeness_weights, fidelity, losses
+from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import check_replicas, plan_replicas
 
 PARALLELISM = 4
@@ -126,14 +127,6 @@ def _without(application: Application, output: str) -> Application:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows that every task has taken in and given out in a run without failures, in task order."""
-
-    taken: tuple[float, ...]
-    given: tuple[float, ...]
-
-
 def declared(application: Application) -> Topology:
     """What the application says of itself: every stream by key is full, and no rate is known. Sources are safe."""
     operators = (replace(one, safe=True) if one.is_source else one for one in application.topology.operators)
@@ -142,19 +135,10 @@ def declared(application: Application) -> Topology:
 
 def measured(application: Application, rows: Rows) -> Topology:
     """The same with the rates of a run, and one-to-one streams where a key keeps rows together. Sources are safe."""
-    graph = TaskGraph(application.topology)
-    spans = {operator.name: graph.span(number) for number, operator in enumerate(graph.operators)}
-    given = {name: rows.given[span] for name, span in spans.items()}
-    found = []
-    for operator in _as_keyed(application).operators:
-        if operator.is_source:
-            found.append(replace(operator, rate=given[operator.name], safe=True))
-            continue
-        taken = rows.taken[spans[operator.name]]
-        before = sum(sum(given[one.operator]) for one in operator.inputs)
-        selectivity = sum(given[operator.name]) / before if before else 1.0
-        found.append(replace(operator, weights=taken if any(taken) else None, selectivity=selectivity))
-    return Topology(application.topology.name, tuple(found))
+    operators = with_rates(_as_keyed(application), rows).operators
+    return Topology(
+        application.topology.name, tuple(replace(one, safe=True) if one.is_source else one for one in operators)
+    )
 
 
 def _as_keyed(application: Application) -> Topology:

@@ -26,9 +26,10 @@ from tenax.engine.sinks.parquet import ParquetSink, read_committed
 from tenax.engine.sources.generators import START_US
 from tenax.engine.sources.source import Limits
 from tenax.engine.worker.orders import Report
-from tenax.experiments.tentative_quality_queries import Query, Rows
+from tenax.experiments.tentative_quality_queries import Query
 from tenax.model.graph import Floats, TaskGraph
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows
 
 NODES = 3
 STANDBY = 1  # holds the replicas; the other nodes hold all primaries, and are killed

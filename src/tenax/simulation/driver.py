@@ -20,8 +20,10 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
+    PlanningFailed,
     Published,
     PublishFailed,
+    ReplicasPlanned,
     Started,
     StopRequested,
     TaskReport,
@@ -32,6 +34,7 @@ from tenax.control.instructions import (
     Instruction,
     LogBatches,
     PassKind,
+    PlanReplicas,
     Publish,
     RollBack,
     RunPass,
@@ -101,6 +104,8 @@ class World:
     on_fault: Callable[[Driver, Fault], None]
     on_stop: Callable[[Driver, Stop], None]
     on_entry: Callable[[Driver, Event, list[Instruction]], None]
+    plans: Random
+    """Draws the plans of replicas."""
 
 
 class Driver:
@@ -194,6 +199,8 @@ class Driver:
                 self.world.kernel.start(
                     self.group, self._guarded(self._report(Woken(instruction.outage))), instruction.after_s
                 )
+            case PlanReplicas():
+                self._begin(self._plan(instruction))
             case RollBack():
                 self._rounds.clear()
             case Stop():
@@ -393,6 +400,16 @@ class Driver:
             if key not in node.outputs:
                 raise StoreMisused(f"a queue is made of outputs that are there, found {key} missing")
             store.upload_queue(self.epoch, number, key, node.outputs[key])
+
+    def _plan(self, order: PlanReplicas) -> Steps:
+        """Any replicas at all: whichever they are, and however often they move, results must be right."""
+        yield self._wait()
+        plans = self.world.plans
+        if self._fails():
+            yield from self._report(PlanningFailed(order.batch, "unlucky"))
+            return
+        replicas = tuple(plans.sample(self.world.toy.tasks, plans.randint(0, len(self.world.toy.tasks))))
+        yield from self._report(ReplicasPlanned(order.batch, replicas, 0.0, plans.random()))
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()

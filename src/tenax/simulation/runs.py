@@ -52,13 +52,13 @@ class _Tally:
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
     try:
-        return _simulate(Random(seed), Random(f"strategies {seed}"), trace)
+        return _simulate(Random(seed), Random(f"strategies {seed}"), Random(f"plans {seed}"), trace)
     except Exception as error:
         again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
-def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None) -> Outcomes:
+def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str], None] | None) -> Outcomes:
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys())
     batches = random.randint(1, 40)
@@ -76,6 +76,7 @@ def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None
         join_gap=random.randint(1, 3),
         patience=random.randint(1, 4),
         tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
+        follow_every=plans.choice([None, None, 1, 6]),
     )
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
@@ -139,6 +140,7 @@ def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None
         on_fault,
         on_stop,
         on_entry,
+        plans,
     )
     begin()
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.control.copies import Role
-from tenax.control.versions import PassId, Version
+from tenax.control.versions import PassId, Span, Version
 from tenax.engine.layout import Layout
 from tenax.engine.sinks.sink import StagedFile
 from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.store.records import Json
+from tenax.model.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,20 @@ class ReadOrder:
     node: int
     pass_id: PassId
     stored: Mapping[int, SegmentFile] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UploadOrder:
+    """What a checkpoint puts into the store: of each of these versions the segments that are not there yet.
+
+    - `nodes` says where each version lies, by name; `queues` the outputs that go beside a version.
+    - `known` is what the store holds already, by task and segment.
+    """
+
+    versions: tuple[Version, ...]
+    nodes: tuple[str, ...]
+    queues: Mapping[Task, tuple[Span, ...]]
+    known: Mapping[Task, Mapping[str, SegmentFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,8 @@ class Order:
     """The same for single tasks, by number."""
     describe: bool = False
     empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    upload: UploadOrder | None = None
+    """A checkpoint that is stored on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +173,7 @@ class Bundle:
     """By (consumer task, input, producer index, batch)."""
     reports: list[Report] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    uploaded: dict[Task, tuple[SegmentFile, ...]] = field(default_factory=dict)
+    upload_s: float = 0.0
+    not_uploaded: str = ""
+    """Why an upload failed; the pass is none the worse for it."""

@@ -16,11 +16,12 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import SegmentFile
-from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder
+from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
 from tenax.model.graph import Stream, TaskGraph
+from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, StepInput, StepOutput
 from tenax.operators.keys import owners, split
@@ -111,7 +112,15 @@ class Worker:
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
         return sent
 
-    def upload(
+    def upload(self, order: UploadOrder, node: str) -> dict[Task, tuple[SegmentFile, ...]]:
+        """Put the versions that lie on this node into the store."""
+        here = (version for home, version in zip(order.nodes, order.versions, strict=True) if home == node)
+        return {
+            version.task: self._upload(version, order.queues.get(version.task, ()), order.known.get(version.task, {}))
+            for version in here
+        }
+
+    def _upload(
         self, version: Version, queue: Sequence[Span], known: Mapping[str, SegmentFile]
     ) -> tuple[SegmentFile, ...]:
         """Put a task's version into the store, and the outputs that go beside it."""

@@ -1,0 +1,33 @@
+"""A topology with the rates that were measured while it ran, in place of those that it declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tenax.model.graph import TaskGraph
+from tenax.model.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that every task has taken in and given out, in task order."""
+
+    taken: tuple[float, ...]
+    given: tuple[float, ...]
+
+
+def with_rates(topology: Topology, rows: Rows) -> Topology:
+    """The same topology: sources at the rates they had, keys shared and rows thinned out as they were."""
+    graph = TaskGraph(topology)
+    spans = {operator.name: graph.span(number) for number, operator in enumerate(graph.operators)}
+    given = {name: rows.given[span] for name, span in spans.items()}
+    found = []
+    for operator in topology.operators:
+        if operator.is_source:
+            found.append(replace(operator, rate=given[operator.name]))
+            continue
+        taken = rows.taken[spans[operator.name]]
+        before = sum(sum(given[one.operator]) for one in operator.inputs)
+        selectivity = sum(given[operator.name]) / before if before else 1.0
+        found.append(replace(operator, weights=taken if any(taken) else None, selectivity=selectivity))
+    return Topology(topology.name, tuple(found))
