@@ -182,11 +182,11 @@ def test_standbys_of_single_operators_win_over_the_plan() -> None:
 def test_a_budget_follows_the_load_and_a_list_does_not() -> None:
     built = topology().build().topology
     following = planned(built, Protection(replicas=2)).settings(RunSettings())
-    assert following.control.follow_every is not None
+    assert following.control.follow_gain == 0.05
     assert following.replan is not None
     for still in (Protection(replicas=("sums[0]",)), Protection(replicas=2, follow_load=1.0), Protection()):
         settings = planned(built, still).settings(RunSettings())
-        assert (settings.control.follow_every, settings.replan) == (None, None)
+        assert (settings.control.follow_gain, settings.replan) == (None, None)
 
 
 def test_replicas_are_planned_where_the_rows_are() -> None:

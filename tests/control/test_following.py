@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, tree_at
+from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, after, tree_at
 
 from tenax.control.events import PassFinished, PlanningFailed, ReplicasPlanned, TaskReport
-from tenax.control.instructions import PlanReplicas
-from tenax.control.versions import Version
+from tenax.control.instructions import PlanReplicas, Step
+from tenax.control.run import Run
+from tenax.control.standing import qualities
+from tenax.control.versions import NO_PASS, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.plans import Placement
 from tenax.model.tasks import Task
+from tenax.model.topology import Input, Operator, Topology
+from tenax.planning.rates import Rows
 
-FOLLOWING = replace(SETTINGS, checkpoint_every=4, follow_every=4, follow_gain=0.1)
+FOLLOWING = replace(SETTINGS, checkpoint_every=4, measure_every=4, follow_gain=0.1)
 
 
 def replicas(talk: Dialogue) -> dict[Task, bool]:
@@ -51,11 +57,12 @@ def test_a_plan_is_asked_for_once_enough_batches_are_counted() -> None:
 
 
 def test_nobody_plans_where_replicas_stay() -> None:
-    assert not [line for line in goes_on(tree_at(2, replicas=[B]), 12) if line.startswith("plan replicas")]
+    talk = tree_at(2, replace(FOLLOWING, follow_gain=None), replicas=[B])
+    assert not [line for line in goes_on(talk, 12) if line.startswith("plan replicas")]
 
 
 def test_the_rows_of_each_task_are_counted_once_even_if_it_has_a_replica() -> None:
-    talk = tree_at(0, replace(FOLLOWING, follow_every=2), replicas=[B])
+    talk = tree_at(0, replace(FOLLOWING, measure_every=2), replicas=[B])
     order = talk.live
     assert order is not None
     assert (order.first, order.last) == (1, 2)
@@ -125,7 +132,17 @@ def test_a_story_tells_who_got_a_replica_and_why() -> None:
 
 
 def test_settings_for_following_are_checked() -> None:
-    with pytest.raises(InvalidRequest, match="follow_every is at least 1, found 0"):
-        replace(FOLLOWING, follow_every=0)
+    with pytest.raises(InvalidRequest, match="measure_every is at least 1, found 0"):
+        replace(FOLLOWING, measure_every=0)
     with pytest.raises(InvalidRequest, match="follow_gain is a number from 0 to 1"):
         replace(FOLLOWING, follow_gain=2.0)
+
+
+def test_the_quality_of_tentative_results_goes_by_the_rows_that_were_counted() -> None:
+    graph = TaskGraph(Topology("two", (Operator("a", 2), Operator("b", inputs=(Input("a"),)), after("c", "b"))))
+    homes = {task: f"n{number}" for number, task in enumerate(graph.tasks(range(len(graph))), start=1)}
+    run = Run(graph, SETTINGS, lambda *_: Placement(homes, {}), publishers=frozenset([Task("c", 0)]))
+    live = [Step(Task(name, 0), "n1", Version(Task(name, 0), 0, NO_PASS)) for name in "abc"]  # a[1] is missing
+    assert qualities(run, live, None) == {Task("c", 0): 0.5}
+    rows = Rows((90.0, 10.0, 100.0, 100.0), (90.0, 10.0, 100.0, 100.0))
+    assert qualities(run, live, rows)[Task("c", 0)] == pytest.approx(0.9)

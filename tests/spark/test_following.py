@@ -66,7 +66,7 @@ def test_replicas_move_to_where_the_rows_are_and_change_no_result(cluster: Sessi
     busy = next(index for index in range(TASKS) if Task("sums", index) not in first)
     application = skewed(tmp_path / "out", key_of(busy))
     how = planned(application.topology, asked).settings(RunSettings(limits=Limits(BATCH_ROWS), batch_s=0.0))
-    how = replace(how, control=replace(how.control, follow_every=4))
+    how = replace(how, control=replace(how.control, measure_every=4))
     follower = Follower()
     found = finish(application, tmp_path / "store", how, cluster, follower)["out"]
     last = follower.moves[-1]

@@ -20,27 +20,29 @@ from tenax.planning.rates import Rows
 
 def counted(run: Run, state: RunState, reports: Iterable[TaskReport], batches: int) -> RunState:
     """With the rows of a live pass; those of a replica are its primary's. O(tasks)."""
-    if run.settings.follow_every is None:
-        return state
+    if state.outage is not None:
+        return state  # the rows of missing tasks are missing too
     before = state.counts or Counts(0, (0,) * len(run.tasks), (0,) * len(run.tasks))
     taken, given = list(before.taken), list(before.given)
     for task, report in {report.version.task: report for report in reports}.items():
         taken[run.number[task]] += report.rows
         given[run.number[task]] += report.rows_out
-    return replace(state, counts=Counts(before.batches + batches, tuple(taken), tuple(given)))
+    counts = Counts(before.batches + batches, tuple(taken), tuple(given))
+    if counts.batches < run.settings.measure_every or not any(given):
+        return replace(state, counts=counts)
+    rows = Rows(tuple(map(float, taken)), tuple(map(float, given)))
+    return replace(state, counts=None, measured=rows, plan_due=run.settings.follow_gain is not None)
 
 
-def plan_replicas(run: Run, state: RunState) -> tuple[RunState, PlanReplicas | None]:
-    """Ask for a plan by what was counted, once enough was; not while tasks are missing, whose rows are missing too."""
-    every, counts = run.settings.follow_every, state.counts
-    if every is None or counts is None or state.plan_request is not None or state.wrap_up is not None:
+def plan_replicas(_run: Run, state: RunState) -> tuple[RunState, PlanReplicas | None]:
+    """Ask for a plan whenever rates were measured; one at a time, and not while tasks are missing."""
+    if not state.plan_due or state.plan_request is not None or state.measured is None:
         return state, None
-    if state.phase is not Phase.RUNNING or counts.batches < every or state.outage is not None:
+    if state.phase is not Phase.RUNNING or state.wrap_up is not None or state.outage is not None:
         return state, None
-    rows = Rows(tuple(map(float, counts.taken)), tuple(map(float, counts.given)))
     return (
-        replace(state, plan_request=state.finished, counts=None),
-        PlanReplicas(state.finished, rows, state.replicated),
+        replace(state, plan_request=state.finished, plan_due=False),
+        PlanReplicas(state.finished, state.measured, state.replicated),
     )
 
 
@@ -50,7 +52,8 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
         return None
     state = replace(state, plan_request=None)
     wanted = frozenset(task for task in event.replicas if not run.is_source[run.number[task]])
-    if event.after - event.before <= run.settings.follow_gain or wanted == state.replicated:
+    gain = run.settings.follow_gain
+    if gain is None or event.after - event.before <= gain or wanted == state.replicated:
         return state
     moved = MoveReplicas(
         _sorted(run, state.replicated),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tenax.model.cluster import Node
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Placement
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows, with_rates
 
 Place = Callable[[TaskGraph, Sequence[Node]], Placement]
 
@@ -80,6 +81,11 @@ class Run:
             if not self.is_source[number] and around != {Strategy.ALIGNED} and self.graph.consumers_of(number):
                 found.append(task)
         return tuple(found)
+
+    @cached_property
+    def graph_with(self) -> Callable[[Rows], TaskGraph]:
+        """The graph with measured rates; that of the last ones is kept."""
+        return lru_cache(maxsize=1)(lambda rows: TaskGraph(with_rates(self.graph.topology, rows)))
 
     def spread(self, marked: Bools) -> Bools:
         """The marked tasks and all that depend on them. O(tasks)."""

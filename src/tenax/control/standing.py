@@ -13,6 +13,7 @@ from tenax.control.state import RunState
 from tenax.model.graph import Bools, Ints
 from tenax.model.tasks import Task
 from tenax.planning.fidelity import losses
+from tenax.planning.rates import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +50,12 @@ def standing(run: Run, state: RunState) -> Standing:
     return Standing(level, behind, tainted, ~run.spread(homeless))
 
 
-def qualities(run: Run, steps: Iterable[Step]) -> Mapping[Task, float]:
-    """How good the results of a pass with these steps are, of every task with results: 1 − its loss of information."""
+def qualities(run: Run, steps: Iterable[Step], measured: Rows | None) -> Mapping[Task, float]:
+    """How good the results of a pass with these steps are, of every task with results: 1 − its loss of information.
+
+    By the rates that were measured; before that, by those that are declared.
+    """
     missing = np.ones(len(run.graph), dtype=np.bool_)
     missing[[run.number[step.task] for step in steps]] = False
-    loss = losses(run.graph, missing)
+    loss = losses(run.graph if measured is None else run.graph_with(measured), missing)
     return {task: float(1.0 - loss[run.number[task]]) for task in run.publishers}

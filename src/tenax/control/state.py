@@ -13,6 +13,7 @@ from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.rates import Rows
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still whole
 
@@ -74,8 +75,9 @@ class Settings:
     - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
     - `tentative_delay_s` is how long outputs wait before the first tentative result.
     - `correlated_losses` nodes lost since the last checkpoint make a failure correlated.
-    - Every `follow_every` batches replicas are planned anew by the rows that were counted, and move if that gains more
-      than `follow_gain` of what outputs keep; None lets them stay.
+    - Every `measure_every` batches the rates of tasks are measured: the quality of tentative results is estimated by
+      them. Replicas are planned anew, and move if that gains more than `follow_gain` of what outputs keep; None lets
+      them stay.
     - The coordinator remembers the last `log_length` events.
     """
 
@@ -99,8 +101,8 @@ class Settings:
     strategy: Strategy = Strategy.ALIGNED
     checkpoint_every_s: float | None = None
     failure_every_s: float | None = None
-    follow_every: int | None = None
-    follow_gain: float = 0.05
+    measure_every: int = 20
+    follow_gain: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -115,6 +117,7 @@ class Settings:
             "patience",
             "max_outage_bytes",
             "correlated_losses",
+            "measure_every",
         ):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} is at least 1, found {getattr(self, name)}: raise it")
@@ -131,9 +134,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidRequest(f"{name} is a finite number above 0, found {value}: correct it")
-        if self.follow_every is not None and self.follow_every < 1:
-            raise InvalidRequest(f"follow_every is at least 1, found {self.follow_every}: raise it")
-        if not 0.0 <= self.follow_gain <= 1.0:
+        if self.follow_gain is not None and not 0.0 <= self.follow_gain <= 1.0:
             raise InvalidRequest(f"follow_gain is a number from 0 to 1, found {self.follow_gain}: correct it")
         if not (math.isfinite(self.tentative_delay_s) and self.tentative_delay_s >= 0):
             raise InvalidRequest(
@@ -235,8 +236,9 @@ class RunState:
     - `due` is a checkpoint not yet begun, `storing` the one under way.
     - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
       pass finished.
-    - `replicated` are the tasks that should run twice; `counts` are of batches since replicas were last planned, and
-      `plan_request` is the batch up to which a plan is being made.
+    - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
+    - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
+      `plan_request` is the batch up to which that is being done.
     - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
     - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
@@ -275,8 +277,10 @@ class RunState:
     seen_s: float = 0.0
 
     replicated: frozenset[Task] = frozenset()
-    counts: Counts | None = None
+    plan_due: bool = False
     plan_request: int | None = None
+    counts: Counts | None = None
+    measured: Rows | None = None
 
     outages: int = 0
     outage: Outage | None = None

@@ -267,7 +267,7 @@ def _results(run: Run, state: RunState, running: Running) -> list[Results]:
     final: list[Part] = []
     tentative: list[Part] = []
     held = state.outage is not None and state.outage.holding
-    quality = qualities(run, running.steps) if any(step.tentative for step in running.steps) else {}
+    quality = qualities(run, running.steps, state.measured) if any(step.tentative for step in running.steps) else {}
     for step in running.steps:
         if step.role is not Role.PRIMARY or step.task not in run.publishers:
             continue

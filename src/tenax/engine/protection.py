@@ -23,7 +23,6 @@ from tenax.planning.replicas import plan_replicas
 
 PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
 SHOWN_TASKS = 8
-FOLLOW_EVERY = 20  # batches that are counted before replicas are planned anew
 
 # What those who retain outputs beside the plan are called by the coordinator.
 _BACKUPS: Mapping[str, Backups] = {
@@ -84,8 +83,7 @@ class Protected:
             strategy=Strategy(asked.checkpoint),
             checkpoint_every_s=asked.checkpoint_every_s,
             failure_every_s=asked.failure_every_s,
-            follow_every=FOLLOW_EVERY if self.follows else None,
-            follow_gain=asked.follow_load,
+            follow_gain=asked.follow_load if self.follows else None,
         )
         strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
         doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)

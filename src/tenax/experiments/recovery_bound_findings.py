@@ -211,8 +211,8 @@ def _remarks(found: Measured) -> tuple[str, ...]:
         f"tasks independent, tasks of a node in turn, {NODES - 1} nodes on {found.cores} cores; the first of T, at the "
         "places that recovery gave the lost tasks, the second of measured steps; scheduling is all else of recovery: "
         "jobs, stages, checkpoints and retained outputs read",
-        f"{together} of {len(cases)} losses hit a task together with one that retained for it: tasks are placed "
-        "without regard to backups, and for such losses the plan promises L_F, not R",
+        f"{together} of {len(cases)} losses hit a task together with one that retained for it: consumers are placed "
+        "apart from those that retain for them where that is possible; for such losses the plan promises L_F, not R",
         "T of a task that sources feed includes reading their log again; the task that writes results has T = 0, "
         "because a replay does not write them again",
         "recovery is counted from the moment at which the loss is known (after a median of "

@@ -254,7 +254,7 @@ class Driver:
                 if step.task in order.retain and not step.tentative:
                     self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
         made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
-        reports = tuple(TaskReport(version, step.node) for step, version in made.items())
+        reports = tuple(TaskReport(version, step.node, rows=1, rows_out=1) for step, version in made.items())
         for step, version in made.items():
             state = states[step]
             assert state is not None

@@ -76,7 +76,8 @@ def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str
         join_gap=random.randint(1, 3),
         patience=random.randint(1, 4),
         tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
-        follow_every=plans.choice([None, None, 1, 6]),
+        measure_every=plans.choice([1, 6]),
+        follow_gain=plans.choice([None, 0.05]),
     )
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
