@@ -384,6 +384,7 @@ def _panels(plan: Plan, costs: Mapping[Case, Cost]) -> tuple[Panel, ...]:
             curves(plan.small, "average"),
             claim="sweeping about 1/30 of the others, and growing more slowly (Figure 2)",
             logarithmic=True,
+            nested=True,
         ),
         Panel(
             f"All checkpoints, state of {plan.small} elements",
@@ -392,6 +393,7 @@ def _panels(plan: Plan, costs: Mapping[Case, Cost]) -> tuple[Panel, ...]:
             curves(plan.small, "all"),
             claim="sweeping 1/13 to 1/30 of the others, falling with the interval (Figure 3)",
             logarithmic=True,
+            nested=True,
         ),
     ]
     if plan.large_intervals:
@@ -403,6 +405,7 @@ def _panels(plan: Plan, costs: Mapping[Case, Cost]) -> tuple[Panel, ...]:
                 curves(plan.large, "all"),
                 claim="with large states the improvement may be reduced (Section 3.3)",
                 logarithmic=True,
+                nested=True,
             )
         )
     timed = tuple(
@@ -421,6 +424,8 @@ def _panels(plan: Plan, costs: Mapping[Case, Cost]) -> tuple[Panel, ...]:
             "ms, median",
             timed,
             claim="sweeping about 1/4 of the others (Figure 4)",
+            y_range=(0.0, 1.1 * max(ms for curve in timed for ms in curve.y)),
+            nested=True,
         )
     )
     return tuple(panels)
