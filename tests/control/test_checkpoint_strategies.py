@@ -7,6 +7,7 @@ a[0] n1 ──▶ e[0] n5 (output)
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -24,9 +25,11 @@ from tenax.model.tasks import Task
 EVERY_4 = replace(SETTINGS, checkpoint_every=4)
 
 
-def stored_with(strategy: Strategy, batches: int) -> tuple[Dialogue, list[tuple[int, list[str]]]]:
+def stored_with(
+    strategy: Strategy, batches: int, homes: Mapping[Task, str] = HOMES
+) -> tuple[Dialogue, list[tuple[int, list[str]]]]:
     """A run to so many batches, and what was stored when, sources left out."""
-    talk = Dialogue(TREE, HOMES, NODES, replace(EVERY_4, strategy=strategy))
+    talk = Dialogue(TREE, homes, NODES, replace(EVERY_4, strategy=strategy))
     talk.logs(20)
     found = []
     while talk.coordinator.state.finished < batches:
@@ -72,6 +75,37 @@ def test_a_sweep_goes_upstream_from_the_last_tasks_as_queues_are_trimmed() -> No
     by_task = {version.task: (version.batch, line.queue(number)) for number, version in enumerate(line.versions)}
     assert by_task[C] == (6, (Span(5, 6, PassId(1, 3)),))  # what d, stored at 4, would ask for
     assert by_task[B] == (8, (Span(7, 8, PassId(1, 4)),))
+
+
+def test_a_sweep_takes_tasks_of_a_node_that_feed_only_each_other_in_one_step() -> None:
+    talk, found = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
+    assert [stored for _, stored in found] == [["e[0]@4", "c[0]@4", "d[0]@4"], ["b[0]@6"]]
+    line = talk.coordinator.state.newest
+    assert line.queue(TREE.number(C)) == ()
+    assert talk.live is not None
+    assert talk.live.retain == {B}  # what c sends to d is lost with d, and never asked for
+
+
+def test_a_task_that_was_moved_away_from_its_consumer_retains_for_it_again() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
+    talk.loses(HOMES[D])
+    stored: list[str] = []
+    for _ in range(20):
+        state = talk.coordinator.state
+        if state.round is not None:
+            talk.comes_back()
+        elif state.storing is not None:
+            assert talk.store is not None
+            stored += names(talk.store)
+            talk.stores()
+        elif state.live is not None:
+            talk.finishes_live()
+        if talk.coordinator.state.unpublished:
+            talk.publishes()
+    assert again_home(talk.coordinator, C) != again_home(talk.coordinator, D)
+    assert talk.live is not None
+    assert C in talk.live.retain
+    assert stored[:3] == ["e[0]@8", "d[0]@8", "c[0]@10"]  # c with what d, stored at 8, would ask for
 
 
 def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:

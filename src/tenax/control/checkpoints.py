@@ -162,18 +162,36 @@ def _individual(run: Run, state: RunState, numbers: Sequence[int]) -> Collection
 
 
 def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
-    """The last tasks by a timer; every other one when its consumers have let go of some of its queue."""
+    """The last tasks by a timer; every other one when its consumers have let go of some of its queue.
+
+    Tasks of a node that feed only each other let go at once, so that a sweep takes them in one step.
+    """
     line, every = state.newest, interval(run, state)
-    found = []
-    for number in numbers:
+    found: set[int] = set()
+    for number in reversed(numbers):  # consumers before their producers
         if not run.graph.consumers_of(number):
             due = _crossed(every, line.versions[number].batch, state.finished)
+        elif (follower := followed_by(run, state, number)) is not None:
+            due = follower in found
         else:
             before = line.acknowledged[number] if line.acknowledged else 0
             due = acknowledged(run, line, number) > before
         if due:
-            found.append(number)
+            found.add(number)
     return found
+
+
+def followed_by(run: Run, state: RunState, number: int) -> int | None:
+    """The only consumer of a task, if it sweeps and is on the same node as well: the two are stored and lost together.
+
+    So nothing that one has sent to the other is ever asked for again, and nothing of it need be kept.
+    """
+    consumers = run.graph.consumers_of(number)
+    if len(consumers) != 1 or not run.sweeps[number] or not run.sweeps[consumers[0]]:
+        return None
+    here, there = (state.tasks[one].primary for one in (number, consumers[0]))
+    together = here is not None and there is not None and here.node == there.node
+    return int(consumers[0]) if together else None
 
 
 POLICIES: Mapping[Strategy, Policy] = {

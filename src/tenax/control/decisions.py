@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tenax.control.checkpoints import acknowledged, captured, wanted
+from tenax.control.checkpoints import acknowledged, captured, followed_by, wanted
 from tenax.control.copies import Role
 from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
@@ -202,7 +202,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     everybody = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
     found: set[Task] = set(run.tasks) if everybody else set(run.retain)
     if not everybody:
-        found.update(run.queueing)
+        found.update(task for task in run.queueing if followed_by(run, state, run.number[task]) is None)
         for task in state.replicated:
             number = run.number[task]
             if state.tasks[number].in_step is None:

@@ -68,6 +68,12 @@ class Run:
         return {strategy: tuple(numbers) for strategy, numbers in found.items()}
 
     @cached_property
+    def sweeps(self) -> tuple[bool, ...]:
+        """Which tasks are stored by sweeping."""
+        swept = set(self.by_strategy.get(Strategy.SWEEPING, ()))
+        return tuple(number in swept for number in range(len(self.graph)))
+
+    @cached_property
     def all_aligned(self) -> bool:
         """Whether all tasks are stored together."""
         return set(self.by_strategy) <= {Strategy.ALIGNED}

@@ -91,6 +91,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "paper 3, equations 3 and 4, on the topology of paper 1, Figure 6",
         _of("recovery_bound"),
     ),
+    Experiment(
+        "checkpoint-costs",
+        "Bytes and time of checkpoints over their interval and the rate, by strategy",
+        "paper 5, Figures 2, 3 and 4",
+        _of("checkpoint_costs"),
+    ),
+    Experiment(
+        "standby-costs",
+        "Bytes sent by active and passive standbys over the rate, and what checkpoints cost",
+        "paper 5, Figure 5, and goals of ours",
+        _of("standby_costs"),
+    ),
+    Experiment(
+        "recovery-delay",
+        "From the loss of a node to new results: detection, redeployment, replay",
+        "paper 5, Figures 6, 7 and 8",
+        _of("recovery_delay"),
+    ),
 )
 
 

@@ -121,7 +121,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(*panel.y_range)
     axes.set_xlabel(panel.x_label, fontsize=9, color=INK)
     axes.set_ylabel(panel.y_label, fontsize=9, color=INK)
-    axes.tick_params(labelsize=8, colors=QUIET, length=3)
+    axes.tick_params(which="both", labelsize=8, colors=QUIET, length=3)
     axes.grid(visible=True, color=GRID, lw=0.8)
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
