@@ -26,7 +26,7 @@ from tenax.engine.worker.orders import Report
 from tenax.experiments.processes import cpu_s, run_side, tree
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
 from tenax.experiments.tree_windows import WIDTHS, Arrival, Load, window_tree
-from tenax.pictures.figures import Curve, Panel, Reference
+from tenax.pictures.figures import Curve, Panel
 
 NODES = 2
 DEADLINE_S = 3_600.0
@@ -309,6 +309,11 @@ def _panels(plan: Plan, costs: Sequence[Share], found: Mapping[str, Sequence[flo
     def per_batch(name: str, interval_s: int) -> list[float]:
         return [1000 * value / plan.measured for value in found[f"{interval_s} {name}"]]
 
+    def without(name: str, look: int) -> Curve:
+        ends = (places[0], places[-1])
+        level = statistics.median(per_batch(f"{name} s", NONE_S))
+        return Curve(f"{name} without checkpoints", ends, (level, level), look, dashed=True)
+
     return (
         Panel(
             "Checkpoints over normal work",
@@ -327,12 +332,11 @@ def _panels(plan: Plan, costs: Sequence[Share], found: Mapping[str, Sequence[flo
             "ms",
             (
                 curve("nodes", 0, [per_batch("nodes s", one.interval_s) for one in costs]),
+                without("nodes", 0),
                 curve("driver", 1, [per_batch("driver s", one.interval_s) for one in costs]),
+                without("driver", 1),
             ),
-            references=tuple(
-                Reference(f"{name} without checkpoints", statistics.median(per_batch(f"{name} s", NONE_S)))
-                for name in ("nodes", "driver")
-            ),
+            y_range=(0.0, 1.3 * max(max(per_batch("nodes s", one)) for one in (NONE_S, *plan.intervals_s))),
         ),
     )
 

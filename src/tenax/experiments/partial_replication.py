@@ -226,6 +226,7 @@ Found = Mapping[Case, Outage]
 def findings(plan: Plan, found: Found) -> Findings:
     """Tables, claims and pictures of what was measured."""
     load = plan.load
+    kills = {(one.interval_s, plan.kill_at(one)) for one in plan.cases}
     return Findings(
         settings={
             "cluster": f"local-cluster[{NODES},2,1024]: {STANDBY} standby, {NODES - STANDBY} with all primaries",
@@ -234,7 +235,7 @@ def findings(plan: Plan, found: Found) -> Findings:
             "a batch": f"{load.batch_s} s of event time every {plan.arrival_s:g} s: "
             f"{load.batch_s / plan.arrival_s:g} s of event time a second",
             "failure": "SIGKILL of all nodes with primaries after the batch before a checkpoint, once windows are "
-            "full: " + ", ".join(sorted({f"batch {plan.kill_at(one)} for {one.interval_s} s" for one in plan.cases})),
+            "full: " + ", ".join(f"batch {batch} for {interval_s} s" for interval_s, batch in sorted(kills)),
             "recovery": f"on the standby nodes, in rounds of at most {PER_ROUND} batches, live passes go on",
             "replicas": f"by {ALGORITHM}, of the tasks that are no sources",
         },
@@ -325,8 +326,7 @@ def _claim(what: str, said: str, ratios: Sequence[float]) -> list[Claim]:
 def _remarks(found: Found) -> tuple[str, ...]:
     exact = sum(one.facts.exact for one in found.values())
     return (
-        f"the oracle found {exact} of {len(found)} runs exact: final results as without failures, to the byte; every "
-        "tentative result was replaced by a final one",
+        f"the oracle found {exact} of {len(found)} runs exact: final results as without failures, to the byte",
         "all is back when no task is missing and the first batch after the kill is final; with replicas for all "
         "tasks nothing is ever missing, and that is the next output",
         "quality is what the run states when it publishes: the fidelity of the tasks that step; content is how many "
@@ -339,20 +339,21 @@ def _panels(found: Found) -> tuple[Panel, ...]:
     panels = []
     for interval_s in sorted({case.interval_s for case in found}):
         ours = {case: one for case, one in found.items() if case.interval_s == interval_s}
-        curves = tuple(
-            Curve(
-                case.name,
-                tuple(part.after_s for part in one.newest),
-                tuple(part.quality for part in one.newest),
-                look,
-            )
-            for look, (case, one) in enumerate(ours.items())
-        )
+        curves = tuple(_steps(case.name, one, look) for look, (case, one) in enumerate(ours.items()))
         title = f"Quality of the newest output, a checkpoint every {interval_s} s"
         panels.append(
-            Panel(title, "seconds since the kill", "quality stated", curves, y_range=(0.0, 1.05), nested=True)
+            Panel(title, "seconds since the kill", "quality stated", curves, y_range=(-0.03, 1.05), nested=True)
         )
     return (*panels, *(_times(found, interval_s) for interval_s in sorted({case.interval_s for case in found})))
+
+
+def _steps(label: str, outage: Outage, look: int) -> Curve:
+    """The quality of the newest output at any time: none at first, then that of the last one shown."""
+    points = [(0.0, 0.0)]
+    for one in outage.newest:
+        points += [(one.after_s, points[-1][1]), (one.after_s, one.quality)]
+    seconds, qualities = zip(*points, strict=True)
+    return Curve(label, seconds, qualities, look)
 
 
 def _times(found: Found, interval_s: int) -> Panel:

@@ -142,6 +142,7 @@ Found = Mapping[Case, Facts]
 def findings(plan: Plan, found: Found) -> Findings:
     """Tables, claims and pictures of what was measured."""
     scale = [plan.batch_s / one.batch_s for one in found.values()]
+    kills = {(one.window_s, plan.kill_at(one)) for one in plan.cases}
     return Findings(
         settings={
             "cluster": f"local-cluster[{NODES},2,1024]: {STANDBY} standby, {NODES - STANDBY} with all primaries",
@@ -151,7 +152,7 @@ def findings(plan: Plan, found: Found) -> Findings:
             f"{max(scale):.2g} s of event time a second",
             "checkpoints": f"aligned, every {plan.interval} batches ({plan.interval * plan.batch_s} s)",
             "failure": "SIGKILL after the batch before a checkpoint, once windows are full: "
-            + ", ".join(sorted({f"batch {plan.kill_at(one)} for {one.window_s} s" for one in plan.cases})),
+            + ", ".join(f"batch {batch} for {window_s} s" for window_s, batch in sorted(kills)),
             "recovery": f"blocking, in rounds of at most {PER_ROUND} batches",
         },
         tables=(_table(found),),
