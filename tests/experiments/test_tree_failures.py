@@ -46,7 +46,7 @@ def test_the_first_batches_come_at_once_and_later_ones_by_the_clock() -> None:
     times = [100, 100, 100, 500_100, 1_000_099, 1_700_000, 1_700_000]
     found = planned(source, times)
     assert [isinstance(one, Planned) for one in found] == [True, True, False, True, False, True, False]
-    assert [one.ended for one in found] == [False, False, False, False, False, True, True]
+    assert not any(one.ended for one in found)  # an end would close all windows
 
 
 def test_a_batch_that_comes_late_does_not_delay_the_next() -> None:
@@ -87,16 +87,14 @@ def test_rates_of_the_topology_are_those_of_the_readings() -> None:
 
 
 def test_all_primaries_are_the_homes_of_all_tasks() -> None:
-    application = window_tree(1, LOAD, Arrival(3, 3))
-    fault = failures.all_primaries(application, 7)
+    fault = failures.all_primaries(LOAD, 7)
     assert (fault.kind, str(fault.when)) == (Kind.KILL, "7b")
     assert len(fault.what.split("+")) == 32
     assert failures.one_node(7).what == "o2[0]"
 
 
 def test_a_run_takes_a_batch_a_pass_and_keeps_replicas_on_standby_nodes() -> None:
-    application = window_tree(1, LOAD, Arrival(3, 3))
-    settings = failures.run_settings(application, Protection(replicas="all", checkpoint_every=5))
+    settings = failures.run_settings(tree_topology(LOAD), Protection(replicas="all", checkpoint_every=5))
     assert settings.control.max_batches_per_pass == 1
     assert settings.control.max_batches_per_round == failures.PER_ROUND
     assert (settings.standby_nodes, settings.keep_batches, len(settings.replicas)) == (2, True, 16)

@@ -15,6 +15,7 @@ from tenax.control.instructions import Instruction, Outcome
 from tenax.control.state import Settings
 from tenax.engine.chaos.injector import pid_of
 from tenax.engine.chaos.oracle import with_results_in
+from tenax.engine.chaos.record import Recorder
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
@@ -25,7 +26,7 @@ from tenax.engine.store.records import JsonObject, integer, text
 from tenax.engine.worker.orders import Report
 from tenax.experiments.processes import cpu_s, run_side, tree
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
-from tenax.experiments.tree_windows import WIDTHS, Arrival, Load, window_tree
+from tenax.experiments.tree_windows import WIDTHS, Arrival, Ending, Load, window_tree
 from tenax.pictures.figures import Curve, Panel
 
 NODES = 2
@@ -99,16 +100,19 @@ def measure(arguments: JsonObject, step: Step) -> Series:
 def measured(session: Session, plan: Plan, seed: int, interval_s: int, folder: Path) -> tuple[float, ...]:
     """Run the tree once, and tell what its measured batches cost, in the order of `MEASURES`."""
     batches = plan.warmup + plan.measured
-    application = window_tree(seed, plan.load, Arrival(batches + 1, batches + 1))
+    arrival = Arrival(batches + 1, batches + 1)
+    application = window_tree(seed, plan.load, arrival)
     every = plan.load.batches(interval_s) if interval_s else SELDOM
     settings = RunSettings(
         nodes=NODES, batch_s=0.0, limits=LIMITS, control=Settings(checkpoint_every=every, max_batches_per_pass=1)
     )
-    meter = Meter(plan.warmup, batches)
-    driver = Driver(with_results_in(application, folder / "results"), folder / "store", settings, meter, session)
+    meter, ending = Meter(plan.warmup, batches), Ending(arrival)
+    watching = Recorder(also=(meter, ending))
+    driver = Driver(with_results_in(application, folder / "results"), folder / "store", settings, watching, session)
+    ending.driver = driver
     stop = driver.run()
-    if stop.outcome is not Outcome.FINISHED or meter.spent is None:
-        raise ClusterFailed(f"a measured run finishes, found {stop.outcome} ({stop.reason}): correct that first")
+    if stop.outcome is Outcome.FAILED or meter.spent is None:
+        raise ClusterFailed(f"a measured run ends well, found {stop.outcome} ({stop.reason}): correct that first")
     costs = meter.costs
     return (
         meter.spent.nodes_s,

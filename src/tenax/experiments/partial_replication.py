@@ -28,13 +28,14 @@ from tenax.experiments.tree_failures import (
     PER_ROUND,
     STANDBY,
     Facts,
+    Ordeal,
     Publication,
     all_primaries,
     from_series,
     lose,
     to_series,
 )
-from tenax.experiments.tree_windows import RESULTS, WIDTHS, Arrival, Load, tree_topology, window_tree
+from tenax.experiments.tree_windows import RESULTS, WIDTHS, Arrival, Load, tree_topology
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import ReplicaPlan
 from tenax.model.topology import Topology
@@ -123,14 +124,16 @@ def measure(arguments: JsonObject, step: Step) -> Series:
 def _outage(session: Session, plan: Plan, case: Case, seed: int, folder: Path) -> Outage:
     """One loss of all primaries."""
     kill_at = plan.kill_at(case)
-    application = window_tree(seed, plan.load, Arrival(kill_at + plan.after, kill_at - PACED, plan.arrival_s))
     protection = Protection(
         replicas=tuple(map(str, replica_plan(plan.load, case.share).replicas)),
         checkpoint_every=plan.load.batches(case.interval_s),
     )
     results = ParquetSink(folder / FOLDER / RESULTS)
     shown = Tentative(results, folder / "tentative")
-    facts = lose(session, application, protection, all_primaries(application, kill_at), folder, (shown,))
+    arrival = Arrival(kill_at + plan.after, kill_at - PACED, plan.arrival_s)
+    facts = lose(
+        session, Ordeal(seed, plan.load, arrival, protection, all_primaries(plan.load, kill_at)), folder, (shown,)
+    )
     return Outage(facts, content(read_committed(results.folder), shown.rows()))
 
 

@@ -12,7 +12,7 @@ from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Instruction, Outcome
 from tenax.control.records import Data
-from tenax.engine.application import Application, Protection
+from tenax.engine.application import Protection
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import judge, with_results_in
 from tenax.engine.chaos.record import Moment, Recorder, What, finished_through, strikes
@@ -25,7 +25,9 @@ from tenax.engine.protection import planned
 from tenax.engine.session import Session
 from tenax.engine.sources.source import Limits
 from tenax.engine.worker.orders import Report
+from tenax.experiments.tree_windows import Arrival, Ending, Load, tree_topology, window_tree
 from tenax.model.graph import TaskGraph
+from tenax.model.topology import Topology
 
 NODES = 4
 STANDBY = 2  # hold the replicas; the others hold all primaries
@@ -134,31 +136,37 @@ def from_series(name: str, found: Mapping[str, Sequence[float]]) -> Facts:
     )
 
 
-def lose(
-    session: Session,
-    application: Application,
-    protection: Protection,
-    kill: Fault,
-    folder: Path,
-    also: Sequence[Observer] = (),
-) -> Facts:
-    """Run an application to its end, kill nodes on the way, and let the oracle judge what it has published."""
-    watch = Losses(TaskGraph(application.topology))
-    recorder = Recorder(also=(watch, *also))
-    settings = run_settings(application, protection)
+@dataclass(frozen=True, slots=True)
+class Ordeal:
+    """A tree that runs while nodes are killed: what it has to do, how batches come, how it is protected."""
+
+    seed: int
+    load: Load
+    arrival: Arrival
+    protection: Protection
+    kill: Fault
+
+
+def lose(session: Session, ordeal: Ordeal, folder: Path, also: Sequence[Observer] = ()) -> Facts:
+    """Run the tree until all batches are final, kill nodes on the way, and let the oracle judge what was published."""
+    application = window_tree(ordeal.seed, ordeal.load, ordeal.arrival)
+    watch, ending = Losses(TaskGraph(application.topology)), Ending(ordeal.arrival)
+    recorder = Recorder(also=(watch, ending, *also))
+    settings = run_settings(application.topology, ordeal.protection)
     chaotic = with_results_in(application, folder / RESULTS)
     driver = Driver(chaotic, folder / STORE, settings, recorder, session)
-    stop = Injector(session, NODES, (kill,), recorder).run(driver)
-    if stop.outcome is not Outcome.FINISHED:
-        raise ClusterFailed(f"a measured run finishes, found {stop.outcome} ({stop.reason}): correct that first")
+    ending.driver = driver
+    stop = Injector(session, NODES, (ordeal.kill,), recorder).run(driver)
+    if stop.outcome is Outcome.FAILED:
+        raise ClusterFailed(f"a measured run ends well, found {stop.reason}: correct that first")
     verdict = judge(application, folder / STORE, folder / RESULTS, session, NODES)
     return facts_of(recorder.moments, watch, exact=verdict.held)
 
 
-def run_settings(application: Application, protection: Protection) -> RunSettings:
+def run_settings(topology: Topology, protection: Protection) -> RunSettings:
     """How the driver runs it: a batch a pass, as when a run is not behind; the whole batch log stays for the oracle."""
     base = RunSettings(nodes=NODES, batch_s=0.0, limits=LIMITS, standby_nodes=STANDBY, keep_batches=True)
-    asked = planned(application.topology, protection).settings(base)
+    asked = planned(topology, protection).settings(base)
     control = replace(
         asked.control, max_batches_per_pass=1, max_batches_per_round=PER_ROUND, pass_deadline_s=PASS_DEADLINE_S
     )
@@ -170,9 +178,9 @@ def one_node(after: int) -> Fault:
     return Fault(Kind.KILL, VICTIM, When(after, Unit.BATCHES))
 
 
-def all_primaries(application: Application, after: int) -> Fault:
+def all_primaries(load: Load, after: int) -> Fault:
     """The loss of every node with a primary after so many batches."""
-    graph = TaskGraph(application.topology)
+    graph = TaskGraph(tree_topology(load))
     tasks = graph.tasks(range(len(graph)))
     return Fault(Kind.KILL, "+".join(map(str, tasks)), When(after, Unit.BATCHES))
 

@@ -5,17 +5,23 @@ sources (16) --> o1 (8) --> o2 (4) --> o3 (2) --> o4 (1) --> results (1)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from tenax.control.coordinator import Coordinator
+from tenax.control.events import Event
+from tenax.control.instructions import Instruction
 from tenax.engine.application import Application
+from tenax.engine.driver import Driver
 from tenax.engine.errors import InvalidSource
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.source import Limits, NothingNew, Planned, Source
 from tenax.engine.sources.workloads import elements
 from tenax.engine.store.records import Json
+from tenax.engine.worker.orders import Report
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW_END
@@ -62,6 +68,8 @@ class Readings(Source):
     - Every source reads every sensor once a second. So two sources send a task two rows where it makes one of them, and
       so do two tasks of each level to the next: half as many rows leave a task as enter it, as in the paper.
     - The clock decides when a batch comes, never what it holds; one that comes late does not delay the next.
+    - After the last batch nothing comes, but it does not end: an end would close all windows at once, a hundred times
+      the rows of a batch. `Ending` ends the run.
     """
 
     def __init__(self, seed: int, load: Load, arrival: Arrival) -> None:
@@ -70,14 +78,12 @@ class Readings(Source):
         self._arrival = arrival
         self.time = self._rows.time
         self.lateness_us = self._rows.lateness_us
-        self.bounded = True
+        self.bounded = False
 
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:  # noqa: ARG002
         """The rows of the next span of event time, when it is due."""
         batch, due_us = (0, 0) if position is None else _position(position)
-        if batch >= self._arrival.batches:
-            return NothingNew(ended=True)
-        if now_us < due_us:
+        if batch >= self._arrival.batches or now_us < due_us:
             return NothingNew()
         rows = self._load.batch_rows
         first, end = batch * rows, (batch + 1) * rows
@@ -85,13 +91,35 @@ class Readings(Source):
         batch += 1
         if batch >= self._arrival.at_once:
             due_us = (due_us or now_us) + round(self._arrival.interval_s * MICROSECONDS)
-        return Planned(ranges, [batch, due_us], rows, ended=batch >= self._arrival.batches)
+        return Planned(ranges, [batch, due_us], rows)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a range."""
         rows = self._rows.read(partition, planned)
         sensor = pl.col("sequence") // WIDTHS[0] % self._load.rate
         return rows.select(self.time, sensor.alias("sensor"), "value")
+
+
+class Ending:
+    """Asks a driver to stop when all batches are final, as an observer of its run."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        self._batches = arrival.batches
+        self.driver: Driver | None = None
+
+    def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002
+        """All results up to a batch are final."""
+        if last >= self._batches and self.driver is not None:
+            self.driver.request_stop()
+
+    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
+        """Nothing that is asked for here."""
+
+    def told(self, message: str) -> None:
+        """Nothing that is asked for here."""
+
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+        """Nothing that is asked for here."""
 
 
 def _position(position: Json) -> tuple[int, int]:
