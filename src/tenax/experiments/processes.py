@@ -1,4 +1,4 @@
-"""A side of a comparison in a process of its own, and the memory of its whole process tree."""
+"""A side of a comparison in a process of its own; the memory and the processor time of a process tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -85,6 +85,18 @@ def memory_mb(pids: list[int]) -> float:
             continue  # it has ended
         total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """The processor time of processes, and of those children that they have outlived."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has ended: whoever waited for it counts its time
+        ticks += sum(map(int, fields[11:15]))  # in user and in system mode, its own and that of ended children
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _parent(entry: Path) -> int:

@@ -109,6 +109,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "paper 5, Figures 6, 7 and 8",
         _of("recovery_delay"),
     ),
+    Experiment(
+        "recovery-techniques",
+        "Recovery with active replicas, checkpoints and source replay, of one node and of all primaries",
+        "paper 1, Figures 7 and 8",
+        _of("recovery_techniques"),
+    ),
+    Experiment(
+        "checkpoint-cpu",
+        "Processor time of checkpoints over the time between them",
+        "paper 1, Figure 9",
+        _of("checkpoint_cpu"),
+    ),
+    Experiment(
+        "partial-replication",
+        "Outputs after the loss of all primaries with replicas for all, half and none of the tasks",
+        "paper 1, Figure 10",
+        _of("partial_replication"),
+    ),
 )
 
 
