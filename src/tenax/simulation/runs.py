@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 
@@ -52,15 +52,17 @@ class _Tally:
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
     try:
-        return _simulate(Random(seed), Random(f"strategies {seed}"), trace)
+        return _simulate(Random(seed), Random(f"strategies {seed}"), Random(f"memories {seed}"), trace)
     except Exception as error:
         again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
-def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None) -> Outcomes:
+def _simulate(random: Random, other: Random, third: Random, trace: Callable[[str], None] | None) -> Outcomes:
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys())
+    memories = _memories(third, toy)
+    toy = replace(toy, memory=memories)
     batches = random.randint(1, 40)
     per_pass = random.randint(1, 5)
     settings = Settings(
@@ -118,7 +120,7 @@ def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None
     retain = tuple(task for task in toy.tasks if random.random() < retained)
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
-    strategies = _strategies(other, toy)
+    strategies = {**_strategies(other, toy), **dict.fromkeys(memories, Strategy.NONE)}
     nodes = random.randint(1, 5)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
@@ -127,6 +129,7 @@ def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None
         store,
         toy,
         random,
+        third,
         settings,
         retain,
         replicas,
@@ -165,9 +168,11 @@ def _simulate(random: Random, other: Random, trace: Callable[[str], None] | None
 
     for _ in range(random.choice([0, 1, 2, 3, 5])):
         kernel.start(outside, later(strike), random.random() * 2.0 * batches)
+    for _ in range(third.choice([0, 2, 6]) if memories else 0):  # while states are rebuilt, more are lost
+        kernel.start(outside, later(strike), third.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
-    judge_end(store, tally.drivers, batches)
+    judge_end(toy, store, tally.drivers, batches)
     superseded = sum(one.stop is not None and one.stop.outcome is Outcome.SUPERSEDED for one in tally.drivers)
     tentative = sum(one.tentative for one in tally.drivers)
     return Outcomes(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.events, kernel.now_s)
@@ -205,14 +210,23 @@ def judge_results(toy: Toy, store: Store, batches: int) -> None:
         raise AssertionError("no driver commits after a newer one, found an older epoch later")
 
 
-def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
-    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped."""
+def judge_end(toy: Toy, store: Store, drivers: list[Driver], batches: int) -> None:
+    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped.
+
+    Of tasks that are never stored the checkpoint has what brings them there.
+    """
     last = max(drivers, key=lambda driver: driver.epoch).stop
     if last is None or last.outcome is not Outcome.FINISHED:
         raise AssertionError(f"the newest driver finishes, found {last}")
     if any(driver.group.alive for driver in drivers):
         raise AssertionError("no driver is left waiting, found one")
-    newest = store.checkpoints[max(store.checkpoints)][0].batch
+    line = store.checkpoints[max(store.checkpoints)][0]
+    rebuilt = {
+        task
+        for task, version in zip(toy.tasks, line.versions, strict=True)
+        if toy.memory_of(toy.number[task]) is not None
+    }
+    newest = min(version.batch for version in line.versions if version.task not in rebuilt)
     if newest != batches:
         raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
 
@@ -220,10 +234,18 @@ def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
 def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:
     """How states are stored: in half of the runs all aligned, else all alike, or every operator in its own way."""
     names = [operator.name for operator in toy.graph.operators]
-    everybody, kind = random.choice(list(Strategy)), random.random()
+    stored = [strategy for strategy in Strategy if strategy is not Strategy.NONE]
+    everybody, kind = random.choice(stored), random.random()
     if kind < 0.5:
         return {}
-    return {name: everybody if kind < 0.8 else random.choice(list(Strategy)) for name in names}
+    return {name: everybody if kind < 0.8 else random.choice(stored) for name in names}
+
+
+def _memories(random: Random, toy: Toy) -> Mapping[str, int]:
+    """The operators that are never stored: in half of the runs none, else all or some; and how long their memory is."""
+    names = [operator.name for operator in toy.graph.operators if operator.inputs]
+    part = random.choice([0.0, 0.0, 0.5, 1.0])
+    return {name: random.choice([0, 1, 2, 3, 5, 9]) for name in names if random.random() < part}
 
 
 @lru_cache(maxsize=1)
