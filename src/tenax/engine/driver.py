@@ -29,7 +29,7 @@ from tenax.control.failures import (
 from tenax.control.records import plain
 from tenax.control.state import Settings, Strategy
 from tenax.control.versions import StoredCheckpoint, Version
-from tenax.engine.application import Application
+from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
@@ -40,7 +40,7 @@ from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.sources.source import Limits
 from tenax.engine.store import lines, records
-from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
+from tenax.engine.store.checkpoints import Checkpoint, SegmentFile, ValidCheckpoint
 from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import NODE, Failure, Places, Report
 from tenax.engine.worker.process import Shipped
@@ -133,6 +133,7 @@ class Driver:
         session: Session | None = None,
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
+        check_rebuilt(application, settings.control.strategy, settings.strategies)
         self.application = application
         self._session = session
         self.settings = settings
@@ -320,7 +321,8 @@ class Driver:
 
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
-        return events.TaskReport(version, node, report.rows_in, report.bytes_out, report.watermark_us, report.seconds)
+        measured = report.rows_in, report.bytes_out, report.watermark_us, report.seconds
+        return events.TaskReport(version, node, *measured, report.since)
 
     def _publish(self, told: instructions.Publish) -> events.Event:
         self.publisher.publish(told)
@@ -334,14 +336,18 @@ class Driver:
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
         started, line, before = time.perf_counter(), told.line, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
-        names = tuple(sorted(set(told.nodes)))
         queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
-        job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, queues, known)
-        # a checkpoint that was cancelled may be asked for again as its first attempt
-        group = self._group(f"checkpoint {line.number} upload {next(self._uploads)}")
-        self._checkpoint_job = group
-        uploaded = self.runner.upload(group, job, self.nodes.info(names))
-        segments = {version.task: uploaded.get(version.task, before.get(version.task, ())) for version in line.versions}
+        uploaded: Mapping[Task, tuple[SegmentFile, ...]] = {}
+        if any(queues[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
+            names = tuple(sorted(set(told.nodes)))
+            job = Upload(self.broadcast, self.run_id, names, told.nodes, told.versions, queues, known)
+            # a checkpoint that was cancelled may be asked for again as its first attempt
+            group = self._group(f"checkpoint {line.number} upload {next(self._uploads)}")
+            self._checkpoint_job = group
+            uploaded = self.runner.upload(group, job, self.nodes.info(names))
+        segments = {
+            one.task: () if one.is_recipe else uploaded.get(one.task, before.get(one.task, ())) for one in line.versions
+        }
         positions = self.planner.batch(line.top).positions
         notes = {**lines.to_record(line), **self.ordering.notes(line)}
         checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
