@@ -46,7 +46,7 @@ SAID: list[tuple[Callable[[Topology], None], str]] = [
     (lambda one: one.protect(checkpoint_every=0), "at least 1 or a time above 0, found 0"),
     (lambda one: one.protect(checkpoint_every="0s"), "at least 1 or a time above 0, found '0s'"),
     (lambda one: one.protect(failure_every="0s"), "failure_every is a time above 0, found '0s'"),
-    (lambda one: one.protect(checkpoint="swept"), "sweeping, found 'swept'"),
+    (lambda one: one.protect(checkpoint="swept"), "sweeping, none, found 'swept'"),
     (lambda one: one.protect(checkpoints={"sums": "some"}), "the checkpoint of operator 'sums' is one of aligned"),
 ]
 

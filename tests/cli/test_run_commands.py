@@ -17,6 +17,20 @@ def build(rows=10):
 """
 
 
+KEEPS_ALL = """
+import polars as pl
+import tenax as tx
+class Totals(tx.KeyedComputation):
+    keys = ("sequence",)
+    state_schema = pl.Schema({"sequence": pl.Int64})
+    def step_keys(self, rows, state, watermark_us):
+        return rows, tx.Changes()
+topology = tx.Topology("t")
+rows = topology.source("a", tx.elements(rate=1.0, pace=tx.Pace(rows=10)))
+rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [
@@ -43,6 +57,7 @@ def build(rows=10):
         (GOOD, ["--standby-nodes", "2"], "some nodes are not standby, found --standby-nodes 2 of --nodes 2"),
         (GOOD, ["--heartbeat", "0s"], "heartbeats come every so many seconds"),
         (GOOD, ["--checkpoint", "swept"], "checkpoint is one of aligned, synchronous, individual, sweeping"),
+        (KEEPS_ALL, ["--checkpoint", "none"], "operator 'totals': checkpoint none is for states that a few batches"),
         (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),
     ],
 )

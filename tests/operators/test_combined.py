@@ -126,7 +126,7 @@ def test_columns_that_tell_types_do_not_get_into_the_state() -> None:
     arrived = computation.combined(0, rows)
     assert arrived.schema["tenax.0.type"] == pl.Float32
     state = computation.step({}, StepInput((arrived,), 0, 0)).state
-    assert state["pending/0"].columns == [
+    assert state["pending/0-0"].columns == [
         "tenax.pane",
         "k",
         "tenax.0.sum",

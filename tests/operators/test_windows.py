@@ -153,8 +153,9 @@ def test_segments_stay_bounded_by_the_panes_of_a_window(panes: int) -> None:
 
 def test_a_watermark_that_stands_still_leaves_few_segments() -> None:
     still = [Batch(batch.frames, NO_WATERMARK_US) for batch in steady(10, 400)]
-    assert run(windows("t", ["k"], "1h", "1h", [pl.len()]), still, watch=False).most_segments <= 3
-    assert run(windows("t", ["k"], "10s", "1s", [pl.len()]), still, watch=False).most_segments <= 12
+    most = len(still).bit_length()  # as many as a binary counter of the batches has digits
+    assert run(windows("t", ["k"], "1h", "1h", [pl.len()]), still, watch=False).most_segments <= most
+    assert run(windows("t", ["k"], "10s", "1s", [pl.len()]), still, watch=False).most_segments <= most
 
 
 def test_a_long_silence_costs_no_look_at_every_empty_pane() -> None:

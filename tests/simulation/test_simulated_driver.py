@@ -8,10 +8,10 @@ import pytest
 
 from tenax.control import decisions, outages, transitions
 from tenax.control.coordinator import Coordinator
-from tenax.control.copies import Copy, TaskState
+from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
-from tenax.control.rounds import Round, next_round
+from tenax.control.rounds import Climber, Round, next_round
 from tenax.control.run import Run
 from tenax.control.standing import Standing
 from tenax.control.state import Running, RunState
@@ -168,6 +168,21 @@ def passes_outlive_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "cancelled", lambda state: state)
 
 
+def states_are_rebuilt_from_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    def later(task: Task, batch: int, since: int) -> Version:
+        return Version(task, batch, PassId(0, since if since > batch else min(batch, since + 2)))
+
+    monkeypatch.setattr(transitions, "recipe", later)
+
+
+def rebuilt_states_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Climber, "sends", property(lambda one: one.role is not Role.REPLICA))
+
+
+def recipes_do_not_count_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoredCheckpoint, "batch", StoredCheckpoint.top)
+
+
 MISTAKES = (
     tentative_versions_become_heads,
     affected_tasks_step_as_if_nothing_was_missing,
@@ -181,6 +196,9 @@ MISTAKES = (
     checkpoints_are_made_while_tasks_are_missing,
     rounds_read_too_little,
     passes_outlive_their_nodes,
+    states_are_rebuilt_from_too_late,
+    rebuilt_states_send,
+    recipes_do_not_count_for_the_log,
 )
 
 

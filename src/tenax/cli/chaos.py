@@ -90,6 +90,7 @@ def chaos_command(
 
     Example: tenax chaos examples/apps/traffic.py rows=800000 --max-rows 20000 --random --seed 7 --replicas all
     """
+    from tenax.engine.application import check_rebuilt
     from tenax.engine.chaos.process import run_in_processes
     from tenax.engine.chaos.runs import Trial
     from tenax.engine.chaos.schedule import Kind, check, parse_fault, random_schedule
@@ -118,6 +119,8 @@ def chaos_command(
     }
     protection = overridden(application.protection, given)
     trial = Trial(nodes, racks, protection, microseconds(batch) / 1e6, max_rows, schedule, seed if random else None)
+    settings = trial.settings(application.topology)
+    check_rebuilt(application, settings.control.strategy, settings.strategies)
     console = Console(stderr=True, highlight=False)
     console.print(Text(f"plan: {planned(application.topology, protection).line}"), soft_wrap=True)
     console.print(Text(f"faults: {' '.join(map(str, schedule)) or 'none'}"), soft_wrap=True)

@@ -63,7 +63,9 @@ TentativeDelay = Annotated[
 ]
 CheckpointBy = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="HOW", help="How states are stored: aligned, sweeping, individual, ..."),
+    typer.Option(
+        "--checkpoint", metavar="HOW", help="How states are stored: aligned, sweeping, ...; none: they are rebuilt."
+    ),
 ]
 CheckpointEvery = Annotated[
     str | None, typer.Option("--checkpoint-every", metavar="N|TIME", help="Batches or time between checkpoints.")

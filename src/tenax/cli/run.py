@@ -78,6 +78,7 @@ def run_command(
     Example: tenax run examples/apps/traffic.py --nodes 4 --racks 2 --replicas 8 --store out/traffic
     """
     from tenax.cli.live import LiveView
+    from tenax.engine.application import check_rebuilt
     from tenax.engine.driver import Driver, RunSettings
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
@@ -115,6 +116,7 @@ def run_command(
             heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
         )
     )
+    check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)

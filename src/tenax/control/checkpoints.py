@@ -4,6 +4,10 @@ The store holds a line through the run: of every task the version that was store
 outputs that a consumer, restored at its own version, would still ask for. So any set of tasks can be lost together:
 each is restored where the line has it, and its producers come from further back, or their queues have what it needs.
 
+A task that is never stored is on the line as a recipe (`Version`): from which batch on it is stepped again. That batch
+counts in place of its own in all that must be there for it: the source log, the queues of its producers. It is at a
+batch from which it feeds its own consumers, so that no queue of it is needed.
+
 A policy only says who is due, from the line and the batches that are finished; it remembers nothing.
 """
 
@@ -12,6 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from tenax.control.copies import TaskState
 from tenax.control.run import Run
@@ -28,7 +34,23 @@ def wanted(run: Run, state: RunState) -> set[int]:
     found: set[int] = set()
     for strategy, numbers in run.by_strategy.items():
         found.update(POLICIES[strategy](run, state, numbers))
-    return {number for number in found if line.versions[number].batch < state.finished}
+    return {number for number in found if _is_behind(run, line, number, state.finished)}
+
+
+def is_last(run: Run, state: RunState, line: StoredCheckpoint) -> bool:
+    """Whether a line has all that is finished."""
+    return not any(_is_behind(run, line, number, state.finished) for number in everybody(run))
+
+
+def everybody(run: Run) -> list[int]:
+    """All tasks but the sources."""
+    return np.flatnonzero(~run.is_source).tolist()
+
+
+def _is_behind(run: Run, line: StoredCheckpoint, number: int, finished: int) -> bool:
+    """Whether a line could have a newer version of a task; a recipe is drawn anew with every line."""
+    here = line.top if run.strategy_of[number] is Strategy.NONE else line.versions[number].batch
+    return here < finished
 
 
 def interval(run: Run, state: RunState) -> int:
@@ -48,18 +70,22 @@ def interval(run: Run, state: RunState) -> int:
 
 def acknowledged(run: Run, line: StoredCheckpoint, number: int) -> int:
     """The batch that all consumers of a task are through at their versions of a line; the newest if there are none."""
-    return min((line.versions[one].batch for one in run.graph.consumers_of(number)), default=line.top)
+    return min((line.versions[one].after for one in run.graph.consumers_of(number)), default=line.top)
 
 
 def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | None:
     """What is stored if these tasks are, at their heads; None if there is nothing that can be."""
     line = state.newest
     chosen = {number for number in numbers if state.tasks[number].head != line.versions[number]}
+    recipes = not chosen.isdisjoint(run.rebuilt)
+    chosen.difference_update(run.rebuilt)
     if run.all_aligned and line.batch == line.top:
         heads = tuple(task.head for task in state.tasks)
         return Upload(StoredCheckpoint(state.finished, heads), heads, tuple(map(_node, state.tasks)))
-    while chosen:  # ends: it only shrinks
+    while chosen or recipes:  # ends: the chosen only become fewer
         drawn = _line(run, state, chosen)
+        if drawn.versions == line.versions:
+            return None
         queues = {number: _queue(state.tasks[number], line.queue(number), drawn, number) for number in chosen}
         lacking = {number for number, queue in queues.items() if queue is None}
         if not lacking:
@@ -72,11 +98,14 @@ def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | No
 def _line(run: Run, state: RunState, chosen: Collection[int]) -> StoredCheckpoint:
     """The line that there will be; sources are wherever the batch log is."""
     line = state.newest
-    versions = tuple(
+    versions = [
         task.head if number in chosen or run.is_source[number] else line.versions[number]
         for number, task in enumerate(state.tasks)
-    )
-    drawn = replace(line, number=max(line.number + 1, state.finished), versions=versions)
+    ]
+    for number in run.rebuilt:  # consumers first
+        bound = min((versions[one].after for one in run.graph.consumers_of(number)), default=state.finished)
+        versions[number] = state.tasks[number].recipe(versions[number], bound)
+    drawn = replace(line, number=max(line.number + 1, state.finished), versions=tuple(versions))
     before = line.acknowledged or (0,) * len(versions)
     marks = (acknowledged(run, drawn, one) if one in chosen else before[one] for one in range(len(versions)))
     return replace(drawn, acknowledged=tuple(marks))
@@ -161,6 +190,11 @@ def _individual(run: Run, state: RunState, numbers: Sequence[int]) -> Collection
     ]
 
 
+def _none(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
+    """By one timer: nothing is stored but that the line has moved on, so that the log before it can go."""
+    return numbers if _crossed(interval(run, state), state.newest.top, state.finished) else ()
+
+
 def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
     """The last tasks by a timer; every other one when its consumers have let go of some of its queue.
 
@@ -199,4 +233,5 @@ POLICIES: Mapping[Strategy, Policy] = {
     Strategy.SYNCHRONOUS: _synchronous,
     Strategy.INDIVIDUAL: _individual,
     Strategy.SWEEPING: _sweeping,
+    Strategy.NONE: _none,
 }

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tenax.control.versions import Span, Version
+from tenax.control.versions import NO_PASS, Span, Version
 
 
 class Role(StrEnum):
@@ -26,17 +26,36 @@ class Copy:
 
     - `head` is its newest accurate version; `stored` says that it lies in the store and not yet on the node.
     - `fork` is the newest tentative version that was made from it, if there is one.
+    - While the head is a recipe, `warmed` is how far the node has come with it.
     """
 
     node: str
     head: Version
     stored: bool = False
     fork: Version | None = None
+    warmed: Version | None = None
+
+    @property
+    def warming(self) -> bool:
+        """Whether its head is yet to be made, by steps without output."""
+        return self.head.after < self.head.batch
+
+    @property
+    def level(self) -> int:
+        """The batch that its next step follows."""
+        return self.start.batch
+
+    @property
+    def start(self) -> Version:
+        """The version that its next accurate step starts from."""
+        if not self.head.is_recipe:
+            return self.head
+        return self.warmed or Version(self.head.task, self.head.after, NO_PASS)
 
     def front(self, batch: int) -> Version | None:
         """The version after a batch, accurate or tentative, from which a live pass can go on."""
-        if self.head.batch == batch:
-            return self.head
+        if self.level == batch and not self.warming:
+            return self.start
         return self.fork if self.fork is not None and self.fork.batch == batch else None
 
 
@@ -47,6 +66,7 @@ class TaskState:
     - `primary` is the copy that sends; none if the task is lost and has no node yet. Then `base` is where it starts.
     - `replica` is the second copy; it is in step if its head is at the batch of the primary's.
     - `shadow` is how far the outputs that nobody retained have been made again.
+    - `recipes`, oldest first, are for batches that it has been at, if it is never stored.
     """
 
     base: Version
@@ -54,6 +74,7 @@ class TaskState:
     replica: Copy | None = None
     shadow: Copy | None = None
     retained: tuple[Span, ...] = ()
+    recipes: tuple[Version, ...] = ()
 
     @property
     def head(self) -> Version:
@@ -61,11 +82,24 @@ class TaskState:
         return self.base if self.primary is None else self.primary.head
 
     @property
+    def level(self) -> int:
+        """The batch that its next accurate step follows."""
+        return self.base.after if self.primary is None else self.primary.level
+
+    @property
     def in_step(self) -> Copy | None:
         """The replica, if it could take over now."""
-        if self.primary is None or self.replica is None or self.replica.head.batch != self.primary.head.batch:
+        if self.primary is None or self.replica is None or self.replica.level != self.primary.level:
             return None
         return self.replica
+
+    def recipe(self, before: Version, bound: int) -> Version:
+        """The newest recipe for a batch up to a bound, or else the version before.
+
+        None reaches further back than that version: what it needs may be gone.
+        """
+        found = (one for one in reversed(self.recipes) if before.batch <= one.batch <= bound)
+        return next((one for one in found if one.after >= before.after), before)
 
     def covering(self, batch: int) -> Span | None:
         """The retained outputs that a batch is among."""

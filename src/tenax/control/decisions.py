@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from tenax.control.checkpoints import acknowledged, captured, followed_by, wanted
+from tenax.control.checkpoints import acknowledged, captured, everybody, followed_by, is_last, wanted
 from tenax.control.copies import Role
 from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
@@ -220,7 +218,7 @@ def _needed_from(state: RunState) -> int:
     """The oldest batch of which a version on a node may still be asked for."""
     uploads = [one.batch for upload in (state.due, state.storing) if upload is not None for one in upload.versions]
     copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
-    return min([*uploads, *(copy.head.batch for copy in copies if copy is not None)], default=0)
+    return min([*uploads, *(copy.level for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:
@@ -239,10 +237,10 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     """
     if state.storing is not None or state.round is not None or state.phase is not Phase.RUNNING:
         return state, None
-    ending = _ends(state) and state.finished > state.newest.batch
-    newer = state.due is None or (ending and state.due.line.batch < state.finished)
+    ending = _ends(state) and not is_last(run, state, state.newest)
+    newer = state.due is None or (ending and not is_last(run, state, state.due.line))
     if state.live is None and newer and standing(run, state).whole:
-        numbers = np.flatnonzero(~run.is_source).tolist() if ending else wanted(run, state)
+        numbers = everybody(run) if ending else wanted(run, state)
         if numbers or ending:
             state = replace(state, due=captured(run, state, numbers))
     due = state.due
@@ -275,7 +273,9 @@ def _is_over(run: Run, state: RunState) -> bool:
         return False
     if not standing(run, state).whole:
         return state.wrap_up is not None  # no checkpoint can be made: what was stored before must do
-    return state.due is None and state.newest.batch == state.finished
+    if state.due is not None:
+        return False
+    return is_last(run, state, state.newest) or captured(run, state, everybody(run)) is None
 
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (

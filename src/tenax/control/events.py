@@ -54,7 +54,10 @@ class LoggingFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one step did in a pass: the version that it made, and the node it is on."""
+    """What one step did in a pass: the version that it made, and the node it is on.
+
+    That version can be rebuilt by stepping the initial state from batch `since` on; 0 if it cannot.
+    """
 
     version: Version
     node: str
@@ -63,6 +66,7 @@ class TaskReport:
     watermark_us: int = 0
     busy_s: float = 0.0
     rows_out: int = 0
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:
     if state.live is not None or state.round is not None:
         return []
     found = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
-    return sorted(found, key=lambda one: (one[1].head.batch, -run.graph.cost[one[0]], one[0]))
+    return sorted(found, key=lambda one: (one[1].level, -run.graph.cost[one[0]], one[0]))
 
 
 def for_primaries(nodes: Sequence[Node]) -> list[Node]:
@@ -132,8 +132,8 @@ def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> R
             node = rooms.take(number, [by_name[beside.node]])
         node = node or _apart(rooms, number, home, state.nodes)
         if node is not None:
-            copy = Copy(node, checkpoint.versions[number], stored=True)
-            tasks[number] = replace(known, replica=copy)
+            version = known.recipe(checkpoint.versions[number], known.head.batch)
+            tasks[number] = replace(known, replica=Copy(node, version, stored=True))
     return replace(state, tasks=tuple(tasks))
 
 

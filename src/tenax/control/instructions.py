@@ -43,6 +43,8 @@ class Step:
 
     - `stored` says that this version is to be read from the store.
     - `tentative` steps do without the producers that are neither stepped nor read in the pass; any other step refuses.
+    - A step `towards` a recipe has no output: nothing of it is sent, retained or shown. If it starts from the initial
+      state after a later batch than 0, it takes of its first batch nothing but the watermark.
     """
 
     task: Task
@@ -51,6 +53,7 @@ class Step:
     role: Role = Role.PRIMARY
     stored: bool = False
     tentative: bool = False
+    towards: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)

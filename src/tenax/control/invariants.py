@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tenax.control.checkpoints import acknowledged
 from tenax.control.copies import Role
 from tenax.control.outages import partial
 from tenax.control.run import Run
 from tenax.control.standing import standing
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState, Strategy
 from tenax.control.transitions import through
 from tenax.control.versions import PassId, StoredCheckpoint
 
@@ -44,10 +45,14 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
             f"{name}: only versions of finished passes are cited",
             all(one.pass_id <= newest and one.pass_id not in under_way for one in cited),
         )
+        yield (
+            f"{name}: only what is never stored is rebuilt",
+            run.strategy_of[number] is Strategy.NONE or not task.recipes,
+        )
         yield f"{name}: only tainted tasks have forks", bool(now.tainted[number]) or all(c.fork is None for c in copies)
         if task.replica is not None and task.primary is not None:
             yield f"{name}: its replica is on another node", task.replica.node != task.primary.node
-            yield f"{name}: its replica is not ahead", task.replica.head.batch <= task.head.batch
+            yield f"{name}: its replica is not ahead", task.replica.level <= task.level
         yield f"{name}: outputs are retained on live nodes", all(set(one.nodes) <= alive for one in task.retained)
     yield (
         "an outage is known if and only if tasks are tainted, or will be by a partial pass",
@@ -72,7 +77,9 @@ def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
         yield "passes read logged batches", one.first <= one.last <= state.logged
         yield "passes run on live nodes", all(step.node in alive for step in one.steps)
         yield "steps start before the first batch", all(step.start.batch == one.first - 1 for step in one.steps)
-        sending = [step.task for step in one.steps if step.role is not Role.REPLICA]
+        sending = [step.task for step in one.steps if step.role is not Role.REPLICA and step.towards is None]
+        silent = {step.task for step in one.steps if step.towards is not None}
+        yield "whoever is rebuilt does not send", not silent & set(sending)
         yield "a task sends once in a pass", len(sending) == len(set(sending))
     if state.live is not None:
         yield "the live pass starts behind what is finished", state.live.first == state.finished + 1
@@ -108,7 +115,7 @@ def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
 
 def _queued(run: Run, line: StoredCheckpoint, number: int) -> bool:
     """Whether the queue of a task covers what lies between the oldest version of its consumers and its own."""
-    batch = min((line.versions[one].batch for one in run.graph.consumers_of(number)), default=line.top) + 1
+    batch = acknowledged(run, line, number) + 1
     for span in sorted(line.queue(number), key=lambda one: one.first):
         if span.first <= batch <= span.last:
             batch = span.last + 1

@@ -5,6 +5,7 @@ Beside it the other end of an outage: what is let go of when tasks are accurate 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tenax.control.copies import Role, TaskState
@@ -30,6 +31,9 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             if left.primary is not None:
                 notices.append(Promote(run.tasks[number], left.primary.node))
         tasks.append(left)
+    for number in run.rebuilt:
+        if tasks[number].primary is None:
+            tasks[number] = _rebuilt(run, state, number, tasks)
     losses = state.losses + len(lost)
     correlated = losses >= run.settings.correlated_losses
     if correlated:
@@ -61,9 +65,15 @@ def _bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskStat
     """A task that has lost its primary: its replica takes over, if it is of use; a source goes on anywhere."""
     base = task.head if run.is_source[number] else state.newest.versions[number]
     replica = task.replica
-    if replica is not None and replica.head.batch >= base.batch:
+    if replica is not None and replica.head.batch >= base.batch and replica.head.after >= base.after:
         return replace(task, base=base, primary=replica, replica=None, shadow=None)
-    return TaskState(base, retained=task.retained)
+    return TaskState(base, retained=task.retained, recipes=task.recipes)
+
+
+def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState]) -> TaskState:
+    """A lost task that was never stored: at the newest batch after which it can be rebuilt and feed its consumers."""
+    bound = min((tasks[one].level for one in run.graph.consumers_of(number)), default=state.finished)
+    return replace(tasks[number], base=tasks[number].recipe(state.newest.versions[number], bound))
 
 
 def cancelled(state: RunState) -> RunState:
@@ -101,7 +111,7 @@ def settle(run: Run, state: RunState) -> RunState:
     tasks = tuple(
         task if tainted else task.accurate() for task, tainted in zip(state.tasks, now.tainted.tolist(), strict=True)
     )
-    lagging = any(task.replica is not None and task.replica.head.batch < task.head.batch for task in tasks)
+    lagging = any(task.replica is not None and task.replica.level < task.level for task in tasks)
     if now.whole and not lagging:
         tasks = tuple(task if task.shadow is None else replace(task, shadow=None) for task in tasks)
     outage = None if now.whole and not partial(run, state.live) else state.outage

@@ -7,6 +7,7 @@ make it again as shadows, from a checkpoint or from where an earlier round left 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,11 +41,24 @@ class Climber:
     @property
     def level(self) -> int:
         """The batch that it is at."""
-        return self.copy.head.batch
+        return self.copy.level
+
+    @property
+    def sends(self) -> bool:
+        """Whether others get its outputs: neither a replica's nor those of a state that is being rebuilt."""
+        return self.role is not Role.REPLICA and not self.copy.warming
+
+    @property
+    def most(self) -> int:
+        """The batch at which a round with it ends at the latest: a state that is rebuilt sends from then on."""
+        return self.copy.head.batch if self.copy.warming else sys.maxsize
 
     def step(self, run: Run) -> Step:
         """Its step in a round."""
-        return Step(run.tasks[self.number], self.copy.node, self.copy.head, self.role, self.copy.stored)
+        copy, start = self.copy, self.copy.start
+        towards = copy.head if copy.warming else None
+        stored = copy.stored and start == copy.head
+        return Step(run.tasks[self.number], copy.node, start, self.role, stored, towards=towards)
 
 
 def next_round(run: Run, state: RunState, now: Standing) -> Round | None:
@@ -54,8 +68,16 @@ def next_round(run: Run, state: RunState, now: Standing) -> Round | None:
         return None
     level = min(one.level for one in climbers)
     above = [one.level for one in climbers if one.level > level]
-    last = min(level + run.settings.max_batches_per_round, state.finished, *above)
-    return _gathered(run, state, [one for one in climbers if one.level == level], level, last)
+    lowest = [one for one in climbers if one.level == level]
+    while True:  # ends: the climbers become fewer, and the last of them feeds no other
+        last = min(level + run.settings.max_batches_per_round, state.finished, *above, *(one.most for one in lowest))
+        found = _gathered(run, state, lowest, level, last)
+        feeding = {reading.task for reading in found.readings}
+        feeding |= {step.task for step in found.steps if step.role is Role.SHADOW}
+        apart = [one for one in lowest if not (one.copy.warming and run.tasks[one.number] in feeding)]
+        if len(apart) == len(lowest):
+            return found
+        lowest = apart  # whoever is rebuilt cannot feed others beside it: it follows in a round of its own
 
 
 def gap(state: RunState, now: Standing) -> int | None:
@@ -82,14 +104,14 @@ def _replicas_behind(state: RunState, now: Standing) -> list[Climber]:
     return [
         Climber(number, task.replica, Role.REPLICA)
         for number, task in enumerate(state.tasks)
-        if task.replica is not None and task.replica.head.batch < task.head.batch
+        if task.replica is not None and task.replica.level < task.level
     ]
 
 
 def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int, last: int) -> Round:
     """The round of these copies, with all inputs; or an earlier round that must make inputs again first. O(edges)."""
     found = Round(level, last, [one.step(run) for one in climbers])
-    seen = {one.number for one in climbers if one.role is not Role.REPLICA}  # a replica does not send
+    seen = {one.number for one in climbers if one.sends}
     open_numbers = [one.number for one in climbers]
     while open_numbers:  # ends: every task is looked at once
         for producer in run.graph.producers_of(open_numbers.pop()):
@@ -111,7 +133,7 @@ def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int
             else:
                 shadow = _shadow(state, producer, level)
                 if shadow.level < level:
-                    top = min(level, shadow.level + run.settings.max_batches_per_round)
+                    top = min(level, shadow.level + run.settings.max_batches_per_round, shadow.most)
                     return _gathered(run, state, [shadow], shadow.level, top)
                 found.steps.append(shadow.step(run))
                 open_numbers.append(producer)
@@ -125,6 +147,12 @@ def _shadow(state: RunState, number: int, level: int) -> Climber:
     stored = stored_version(state, number, level)
     assert stored is not None, "whatever a line lacks lies in a queue"
     copy = Copy(task.primary.node, stored, stored=True)
-    if task.shadow is not None and copy.head.batch < task.shadow.head.batch <= level:
-        copy = task.shadow
+    known = task.shadow
+    if known is not None and known.head.batch <= level and _place(copy) < _place(known):
+        copy = known
     return Climber(number, copy, Role.SHADOW)
+
+
+def _place(copy: Copy) -> tuple[int, int]:
+    """How near a copy is to going on: the batch that it will send after, then how far it has come."""
+    return copy.head.batch, copy.level

@@ -79,12 +79,19 @@ class Run:
         return set(self.by_strategy) <= {Strategy.ALIGNED}
 
     @cached_property
+    def rebuilt(self) -> tuple[int, ...]:
+        """The tasks that are never stored, the last ones first."""
+        return self.by_strategy.get(Strategy.NONE, ())[::-1]
+
+    @cached_property
     def queueing(self) -> tuple[Task, ...]:
         """The tasks that keep their outputs for consumers that may be restored at an older batch than they."""
         found = []
         for number, task in enumerate(self.tasks if not self.all_aligned else ()):
+            if self.is_source[number] or self.strategy_of[number] is Strategy.NONE:
+                continue  # whoever is never stored begins where its consumers do
             around = {self.strategy_of[one] for one in (number, *self.graph.consumers_of(number))}
-            if not self.is_source[number] and around != {Strategy.ALIGNED} and self.graph.consumers_of(number):
+            if around != {Strategy.ALIGNED} and self.graph.consumers_of(number):
                 found.append(task)
         return tuple(found)
 

@@ -20,7 +20,7 @@ from tenax.planning.rates import Rows
 class Standing:
     """One entry per task.
 
-    - `level` is the batch of its accurate head; a task below `finished` is behind.
+    - `level` is the batch that it has come to accurately; a task below `finished` is behind.
     - `tainted` tasks are behind or without a node, or depend on one that is: they cannot go on accurately.
     - `able` tasks, and all that they depend on, have nodes: those of them that are behind can rise.
     """
@@ -43,7 +43,7 @@ class Standing:
 
 def standing(run: Run, state: RunState) -> Standing:
     """How the tasks stand now. O(tasks)."""
-    level = np.array([task.head.batch for task in state.tasks], dtype=np.int64)
+    level = np.array([task.level for task in state.tasks], dtype=np.int64)
     homeless = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
     behind = level < state.finished
     tainted = run.spread(behind | homeless)

@@ -45,6 +45,8 @@ class Strategy(StrEnum):
     """Every task by its own timer."""
     SWEEPING = "sweeping"
     """The last tasks by a timer, the others when their consumers have let go of what they had sent."""
+    NONE = "none"
+    """Never: their state follows from a few batches, and is rebuilt by stepping these again."""
 
 
 class Backups(StrEnum):

@@ -47,8 +47,9 @@ from tenax.control.state import (
     Results,
     Running,
     RunState,
+    Strategy,
 )
-from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version
+from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version, recipe
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
 
@@ -134,8 +135,8 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
     except TenaxError as error:
         return failed(state, str(error))
     tasks = tuple(
-        TaskState(version, Copy(placement.primaries[version.task], version, stored=True))
-        for version in _at_start(run, checkpoint)
+        TaskState(version, Copy(placement.primaries[version.task], version, stored=True), recipes=recipes)
+        for version, recipes in zip(_at_start(run, checkpoint), _known_recipes(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
     if state.outage is not None:  # some are stored at older batches than others: nothing goes on before they are level
@@ -151,13 +152,21 @@ def _at_start(run: Run, line: StoredCheckpoint) -> tuple[Version, ...]:
     )
 
 
+def _known_recipes(run: Run, line: StoredCheckpoint) -> list[tuple[Version, ...]]:
+    """The recipes on a line, by task."""
+    return [
+        (version,) if version.is_recipe and run.strategy_of[number] is Strategy.NONE else ()
+        for number, version in enumerate(line.versions)
+    ]
+
+
 def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, published: Collection[int]) -> str | None:
     """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
     if not event.nodes:
         return "a run needs at least one node, found none: add one"
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"
-    lowest, highest = min(published, default=checkpoint.batch), max(published, default=0)
+    lowest, highest = min(published, default=checkpoint.top), max(published, default=0)
     if not (checkpoint.top <= lowest and max(highest, checkpoint.top) <= event.logged):
         return (
             f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.top}, {lowest} to {highest} and "
@@ -207,6 +216,9 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     for step in running.steps:
         number = run.number[step.task]
         tasks[number] = _stepped(tasks[number], step, running)
+    for version, since in _rebuildable(run, running, event).items():
+        number = run.number[version.task]
+        tasks[number] = _with_recipe(tasks[number], recipe(version.task, version.batch, since))
     for task, steps in _retaining(running).items():
         number = run.number[task]
         span = Span(running.first, running.last, running.pass_id, tuple(step.node for step in steps))
@@ -240,7 +252,7 @@ def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
     made = _made(step, running)
     match step.role:
         case Role.SHADOW:
-            return replace(task, shadow=Copy(step.node, made))
+            return replace(task, shadow=_moved(Copy(step.node, step.towards or made), step, made))
         case Role.REPLICA:
             return replace(task, replica=_moved(task.replica, step, made))
         case Role.PRIMARY:
@@ -250,14 +262,38 @@ def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
 def _moved(copy: Copy | None, step: Step, made: Version) -> Copy:
     assert copy is not None
     assert copy.node == step.node
-    return replace(copy, fork=made) if step.tentative else replace(copy, head=made, stored=False)
+    if step.tentative:
+        return replace(copy, fork=made)
+    if step.towards is not None and made.batch < step.towards.batch:
+        return replace(copy, warmed=made, stored=False)
+    return replace(copy, head=made, warmed=None, stored=False)
+
+
+def _rebuildable(run: Run, running: Running, event: PassFinished) -> dict[Version, int]:
+    """The accurate versions of a pass that can be rebuilt, of tasks that are never stored, and since which batch."""
+    since = {report.version: report.since for report in event.reports if report.since}
+    never_stored = {run.tasks[number] for number in run.rebuilt}
+    found = {}
+    for step in running.steps:
+        made = _made(step, running)
+        partly = step.towards is not None and made.batch < step.towards.batch
+        if step.task in never_stored and step.role is Role.PRIMARY and not (step.tentative or partly):
+            found[made] = since.get(made, 0)
+    return {version: batch for version, batch in found.items() if batch}
+
+
+def _with_recipe(task: TaskState, new: Version) -> TaskState:
+    """A task that has one recipe more, in the order of batches."""
+    before = (one for one in task.recipes if one.batch < new.batch)
+    behind = (one for one in task.recipes if one.batch > new.batch)
+    return replace(task, recipes=(*before, new, *behind))
 
 
 def _retaining(running: Running) -> dict[Task, list[Step]]:
-    """The accurate steps that kept their outputs; what is tentative is never kept."""
+    """The accurate steps that kept their outputs; what is tentative, or of a state half rebuilt, is never kept."""
     found: dict[Task, list[Step]] = {}
     for step in running.steps:
-        if step.task in running.retain and not step.tentative:
+        if step.task in running.retain and not step.tentative and step.towards is None:
             found.setdefault(step.task, []).append(step)
     return found
 
@@ -269,7 +305,7 @@ def _results(run: Run, state: RunState, running: Running) -> list[Results]:
     held = state.outage is not None and state.outage.holding
     quality = qualities(run, running.steps, state.measured) if any(step.tentative for step in running.steps) else {}
     for step in running.steps:
-        if step.role is not Role.PRIMARY or step.task not in run.publishers:
+        if step.role is not Role.PRIMARY or step.task not in run.publishers or step.towards is not None:
             continue
         first = max(running.first, through(state, step.task) + 1)
         if first > running.last:
@@ -342,7 +378,11 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
     tasks = tuple(
         task
         if source
-        else TaskState(version, None if task.primary is None else Copy(task.primary.node, version, stored=True))
+        else TaskState(
+            version,
+            None if task.primary is None else Copy(task.primary.node, version, stored=True),
+            recipes=task.recipes,
+        )
         for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
     )
     state = cancelled(
@@ -395,12 +435,20 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
     line = storing.line
     kept = (*state.kept, line)[-KEPT_CHECKPOINTS:]
     spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
-    state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent)
+    tasks = tuple(_with_fewer_recipes(task, version) for task, version in zip(state.tasks, line.versions, strict=True))
+    state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent, tasks=tasks)
     if standing(run, state).whole:
         state = replace(state, losses=0, alert=False)
         tasks = tuple(_trimmed(run, task, number, line) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), line)
     return state
+
+
+def _with_fewer_recipes(task: TaskState, version: Version) -> TaskState:
+    """A task without recipes that are older than its version on the newest line."""
+    if not task.recipes or task.recipes[0].batch >= version.batch:
+        return task
+    return replace(task, recipes=tuple(one for one in task.recipes if one.batch >= version.batch))
 
 
 def _trimmed(run: Run, task: TaskState, number: int, line: StoredCheckpoint) -> TaskState:

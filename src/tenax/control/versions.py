@@ -40,11 +40,25 @@ NO_PASS = PassId(0, 0)  # made the versions before the first batch; epochs and n
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A task's state after a batch, made by one pass, written `speed[2]@40/3.17`."""
+    """A task's state after a batch, made by one pass, written `speed[2]@40/3.17`.
+
+    One of pass 0.r, r ≥ 1, was not made yet: it is a *recipe*. Step the initial state from batch r on, without output,
+    and after its batch you have it; of r itself only the watermark counts, unless it is the first batch there is.
+    """
 
     task: Task
     batch: int
     pass_id: PassId
+
+    @property
+    def is_recipe(self) -> bool:
+        """Whether it is yet to be made."""
+        return self.pass_id.epoch == 0 and self.pass_id.number > 0
+
+    @property
+    def after(self) -> int:
+        """The batch after which all inputs are needed to go on from here."""
+        return self.pass_id.number - 1 if self.is_recipe else self.batch
 
     def __str__(self) -> str:
         return f"{self.task}@{self.batch}/{self.pass_id}"
@@ -56,6 +70,11 @@ class Version:
         if match is None:
             raise InvalidRequest(f"a version is written task@batch/pass, found {text!r}: write it like a[0]@40/3.17")
         return cls(Task.parse(match[1]), int(match[2]), PassId.parse(match[3]))
+
+
+def recipe(task: Task, batch: int, since: int) -> Version:
+    """The state of a task after a batch, as it follows from the batches since another one."""
+    return Version(task, batch, PassId(NO_PASS.epoch, since))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +106,8 @@ class StoredCheckpoint:
 
     @property
     def batch(self) -> int:
-        """The batch of its oldest version."""
-        return min((version.batch for version in self.versions), default=self.number)
+        """The batch of its oldest version; of one that is a recipe, the batch before the first that it needs."""
+        return min((version.after for version in self.versions), default=self.number)
 
     @property
     def top(self) -> int:

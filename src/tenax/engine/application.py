@@ -41,8 +41,9 @@ class Protection:
     - `recovery` goes on with what is left, or waits for everything. `outputs` that depend on missing tasks show
       tentative results, `tentative_delay` after the loss at the soonest, or are held.
     - `order` chooses who comes back first while nodes are short.
-    - `checkpoint` is how states are stored, `checkpoints` the same for single operators. They are `checkpoint_every`
-      batches apart, or so much time; or as far as is best if a node fails every `failure_every`, by what they cost.
+    - `checkpoint` is how states are stored, or `none` if they are rebuilt instead; `checkpoints` says it for single
+      operators. They are `checkpoint_every` batches apart, or so much time; or as far as is best if a node fails every
+      `failure_every`, by what they cost.
     - `standby` says for single operators that none of their tasks has a replica (`passive`), that all have (`active`),
       or that all have and these send as well, so that consumers drop what they get twice (`both`).
     - `follow_load`: if `replicas` is a number, rates are measured while the application runs, and replicas move when
@@ -168,6 +169,10 @@ class Application:
                     "make it a function of its rows"
                 )
 
+    def has_state(self, operator: str) -> bool:
+        """Whether tasks of an operator keep anything from batch to batch; sources have their log."""
+        return operator in self.computations and not self.computations[operator].stateless
+
     def fingerprint(self) -> dict[str, object]:
         """What must be the same for a store to be resumed: plain data, so that a difference can be named."""
         shape = json.dumps(topology_data(self.topology), sort_keys=True)
@@ -183,3 +188,15 @@ class Application:
             },
             "shape": hashlib.sha256(shape.encode()).hexdigest(),
         }
+
+
+def check_rebuilt(application: Application, everywhere: Strategy, strategies: Mapping[str, Strategy]) -> None:
+    """Refuse to leave a state unstored that cannot be rebuilt from a few batches."""
+    for name, computation in application.computations.items():
+        how = strategies.get(name, everywhere)
+        if how is Strategy.NONE and not (computation.stateless or computation.bounded):
+            raise InvalidRequest(
+                f"operator {name!r}: checkpoint none is for states that a few batches decide (windows, joins, top), "
+                f"found {type(computation).__name__}, which may keep its state for ever: protect it with "
+                f"checkpoints={{{name!r}: {Strategy.ALIGNED.value!r}}}"
+            )

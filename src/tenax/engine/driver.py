@@ -29,7 +29,7 @@ from tenax.control.failures import (
 from tenax.control.records import plain
 from tenax.control.state import Settings, Strategy
 from tenax.control.versions import StoredCheckpoint, Version
-from tenax.engine.application import Application
+from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
@@ -149,6 +149,7 @@ class Driver:
         session: Session | None = None,
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
+        check_rebuilt(application, settings.control.strategy, settings.strategies)
         self.application = application
         self._session = session
         self.settings = settings
@@ -353,9 +354,8 @@ class Driver:
 
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
-        return events.TaskReport(
-            version, node, report.rows_in, report.bytes_out, report.watermark_us, report.seconds, report.rows_out
-        )
+        measured = report.rows_in, report.bytes_out, report.watermark_us, report.seconds, report.rows_out
+        return events.TaskReport(version, node, *measured, report.since)
 
     def _publish(self, told: instructions.Publish) -> events.Event:
         self.publisher.publish(told)
@@ -370,10 +370,14 @@ class Driver:
         line, before = told.line, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
         queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
-        order = UploadOrder(told.versions, told.nodes, queues, known)
-        uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(line.number, order)
+        uploaded = Uploaded({}, 0.0)
+        if any(queues[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
+            order = UploadOrder(told.versions, told.nodes, queues, known)
+            uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(line.number, order)
         started, files = time.perf_counter(), uploaded.files
-        segments = {version.task: files.get(version.task, before.get(version.task, ())) for version in line.versions}
+        segments = {
+            one.task: () if one.is_recipe else files.get(one.task, before.get(one.task, ())) for one in line.versions
+        }
         positions = self.planner.batch(line.top).positions
         notes = {**lines.to_record(line), **self.ordering.notes(line)}
         checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)

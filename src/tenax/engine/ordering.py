@@ -182,4 +182,5 @@ class Ordering:
             restored,
             self._marks[number][step.start.batch] if number in self._marks else 0,
             published.get(step.task, 0),
+            step.towards is not None,
         )

@@ -50,11 +50,14 @@ class Computation(ABC):
     - The cost of a step follows its input, not the size of the state.
     - A computation with `deterministic = False` says that it breaks the first rule; exact replay then refuses it.
     - One with `stateless = True` says that its state is always empty, so that nothing needs to be kept for it.
+    - One with `bounded = True` says that its state follows from the batches since `oldest` and the watermark before
+      them, so that it need not be kept either: stepped through these from its initial state, it gives the same bytes.
     - A step takes rows as their producers send them, or what `combined` makes of them.
     """
 
     deterministic = True
     stateless = False
+    bounded = False
 
     def initial(self) -> State:
         """The state before the first batch."""
@@ -67,6 +70,13 @@ class Computation(ABC):
         and no row that is sent stands for rows of different keys.
         """
         return rows
+
+    def oldest(self, state: State, batch: int) -> int:  # noqa: ARG002
+        """The oldest batch whose rows a state after a batch may depend on; the next batch if there is none.
+
+        May be too old, never too new. Only asked of a bounded computation.
+        """
+        return 1
 
     @abstractmethod
     def step(self, state: State, given: StepInput) -> StepOutput:

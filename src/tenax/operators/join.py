@@ -10,8 +10,9 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW, WINDOW_END, check_windows
-from tenax.operators.waiting import Passage, WaitingRoom, in_order
+from tenax.operators.waiting import Passage, WaitingRoom, in_order, oldest_waiting
 
+INPUT = "input/"  # how the names of waiting rooms begin
 WINDOW_WORD = "window"  # in a list of columns it stands for window_start and window_end
 
 
@@ -28,7 +29,15 @@ class Join(Computation):
     Cost of a step: its rows, and the rows of the windows that close, with what they are joined to.
     """
 
+    bounded = True
+
     on: tuple[str, ...]
+
+    def oldest(self, state: State, batch: int) -> int:
+        """What waits was not there before."""
+        return oldest_waiting(
+            state, sorted({name.rpartition("/")[0] for name in state if name.startswith(INPUT)}), batch
+        )
 
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Let the rows of the batch in, join the windows that the watermark completes."""
@@ -37,7 +46,7 @@ class Join(Computation):
         sides: list[pl.DataFrame] = []
         for number, rows in enumerate(given.frames, start=1):
             self.check(rows, number)
-            room = WaitingRoom(f"input/{number}", WINDOW_END, in_order(WINDOW_END))
+            room = WaitingRoom(f"{INPUT}{number}", WINDOW_END, in_order(WINDOW_END))
             known = rows.filter(pl.col(WINDOW_END).is_not_null()).sort(WINDOW_END, maintain_order=True)
             taken = room.take(state, known, given.batch, passage)
             segments |= taken.segments
@@ -66,7 +75,7 @@ class Join(Computation):
                     )
             result = result.join(side.rename(names), on=list(self.on), how="inner", maintain_order="left_right")
         first = [WINDOW_END, *(name for name in self.on if name != WINDOW_END)]
-        return result.sort(*first, *(name for name in result.columns if name not in first))
+        return result.sort(*first, *(name for name in result.columns if name not in first), maintain_order=True)
 
 
 def join(on: Sequence[str]) -> Join:

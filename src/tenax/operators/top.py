@@ -10,7 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_windows
-from tenax.operators.waiting import Passage, WaitingRoom
+from tenax.operators.waiting import PENDING, Passage, WaitingRoom, oldest_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,15 @@ class Top(Computation):
     Cost of a step: its rows, and k rows for each group of the windows that close.
     """
 
+    bounded = True
+
     k: int
     by: str
     per: tuple[str, ...]
+
+    def oldest(self, state: State, batch: int) -> int:
+        """What waits was not there before."""
+        return oldest_waiting(state, [PENDING], batch)
 
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Let the rows of the batch in, emit the top of the windows that the watermark completes."""
@@ -40,7 +46,7 @@ class Top(Computation):
                     f"top is by columns that are there: {name!r} is not among {rows.columns}; name one"
                 )
         passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
-        room = WaitingRoom("pending", WINDOW_END, lambda frames: self.best(pl.concat(frames)))
+        room = WaitingRoom(PENDING, WINDOW_END, lambda frames: self.best(pl.concat(frames)))
         taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, passage)
         emitted = self.best(pl.concat(taken.leaving)) if taken.leaving else rows.clear()
         return StepOutput({**taken.segments, **passage.segments()}, emitted)
@@ -49,7 +55,7 @@ class Top(Computation):
         """The top of every window and group among these rows, in the order that the class says."""
         group = list(dict.fromkeys([WINDOW_END, WINDOW_START, *self.per]))
         order = list(dict.fromkeys([*group, self.by, *rows.columns]))
-        ordered = rows.sort(order, descending=[name == self.by for name in order], nulls_last=True)
+        ordered = rows.sort(order, descending=[name == self.by for name in order], nulls_last=True, maintain_order=True)
         return ordered.group_by(group, maintain_order=True).head(self.k).select(rows.columns)
 
 

@@ -11,19 +11,22 @@ import polars as pl
 from tenax.operators.computation import State
 
 PASSED = "passed"
+PENDING = "pending"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRoom:
-    """A part of a task's state, called `{name}/{batch}`, at most one new a batch.
+    """A part of a task's state, called `{name}/{first}-{last}` after its batches, at most one new a batch.
 
     - A segment is sorted by `due`, a column of whole numbers or times: what is due is the front of every segment, found
       by binary search, and comes out in the order of arrival.
     - Whatever is due up to where an earlier step came has left; the segment stays as it is until nothing in it
       waits any longer.
-    - `merge` makes one sorted frame of several, in the order of arrival. Segments are merged so that each is at least
-      twice as long as the next newer one: their number is logarithmic in the rows that wait, and a row is merged
-      O(log rows) times.
+    - `merge` makes one sorted frame of several, in the order of arrival. After batch i · 2^k, i odd, the segments of
+      the last 2^k batches become one, as digits of a binary counter carry: their number is logarithmic in the batches
+      that wait, and a row is merged O(log batches) times.
+    - So what is merged with what follows from the numbers of batches alone: rows that wait have gone through the same
+      merges, and come out as the same bytes, whenever the state began.
     """
 
     name: str
@@ -33,26 +36,33 @@ class WaitingRoom:
     def take(self, state: State, rows: pl.DataFrame, batch: int, passage: Passage) -> Taken:
         """Let the rows of a batch in and those that are due out."""
         leaving: list[pl.DataFrame] = []
-        staying: list[tuple[str, pl.DataFrame, int]] = []
-        for segment in numbered(state, self.name):
+        oldest = batch
+        segments: dict[str, pl.DataFrame] = {}
+        carried: list[pl.DataFrame] = []  # what becomes one segment now
+        first = batch
+        carry_after = batch - (batch & -batch)
+        for since, last, segment in spans(state, self.name):
             frame = state[segment]
             start, end = self.bounds(frame, passage)
             if start < end:
                 leaving.append(frame[start:end])
+                oldest = min(oldest, since)
             if end < frame.height:
-                staying.append((segment, frame, end))
+                segments[segment] = frame
+                if last > carry_after:
+                    carried.append(frame[end:])
+                    first = min(first, since)
         start, end = self.bounds(rows, passage)
         if start < end:
             leaving.append(rows[start:end])
-        segments = {segment: frame for segment, frame, _ in staying}
         if end < rows.height:
-            waiting = [frame.height - gone for _, frame, gone in staying]
-            absorbed = staying[len(staying) + 1 - newest_to_merge([*waiting, rows.height - end]) :]
-            for segment, _, _ in absorbed:
-                del segments[segment]
-            tail = [*(frame[gone:] for _, frame, gone in absorbed), rows[end:]]
-            segments[f"{self.name}/{batch}"] = (self.merge(tail) if absorbed else tail[0]).rechunk()
-        return Taken(leaving, segments)
+            carried.append(rows[end:])
+        if end < rows.height or len(carried) > 1:
+            segments = {one: segments[one] for _, last, one in spans(segments, self.name) if last <= carry_after}
+            segments[f"{self.name}/{first}-{batch}"] = (
+                self.merge(carried) if len(carried) > 1 else carried[0]
+            ).rechunk()
+        return Taken(leaving, segments, oldest)
 
     def bounds(self, frame: pl.DataFrame, passage: Passage) -> tuple[int, int]:
         """Where the rows that have not left begin, and where those that are not due begin."""
@@ -65,10 +75,14 @@ class WaitingRoom:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The rows that leave, by arrival, and the segments of those that wait on."""
+    """The rows that leave, by arrival, and the segments of those that wait on.
+
+    None of those that leave has come before batch `oldest`.
+    """
 
     leaving: list[pl.DataFrame]
     segments: dict[str, pl.DataFrame]
+    oldest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,21 @@ class Passage:
     def segments(self) -> dict[str, pl.DataFrame]:
         """The segment that remembers how far this step came."""
         return {} if self.now is None else {f"{PASSED}/{self.now}": pl.DataFrame({PASSED: [self.now]})}
+
+
+def spans(state: Iterable[str], name: str) -> list[tuple[int, int, str]]:
+    """The segments called `{name}/{first}-{last}`, oldest first, with the batches that they may have rows of."""
+    found = []
+    for segment in state:
+        if segment.startswith(f"{name}/"):
+            first, _, last = segment.rpartition("/")[2].partition("-")
+            found.append((int(first), int(last), segment))
+    return sorted(found, key=lambda one: one[1])
+
+
+def oldest_waiting(state: Iterable[str], names: Iterable[str], batch: int) -> int:
+    """The oldest batch that rows which wait under these names may have come with; the next batch if there are none."""
+    return min((first for name in names for first, _, _ in spans(state, name)), default=batch + 1)
 
 
 def numbered(state: Iterable[str], name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +17,10 @@ from tenax.operators.durations import microseconds
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
 from tenax.operators.stateless import collected
-from tenax.operators.waiting import Passage, WaitingRoom
+from tenax.operators.waiting import PENDING, Passage, Taken, WaitingRoom, oldest_waiting
 
 PANE = "tenax.pane"  # in what is sent the time at which a pane begins, in a state its number
+ORIGIN = "origin/"  # how the names of segments begin that say which batches panes have come from
 MERGED_ROWS = 1_000_000  # windows that close together are merged together up to so many rows, to bound the memory
 KNOWN_COLUMNS = 256  # of so many kinds of frames it is remembered what becomes of them
 
@@ -42,6 +43,8 @@ class Windows(Computation):
 
     Cost of a step: its rows; for each window that closes its keys, O(log panes) times; a copy of the names of nodes.
     """
+
+    bounded = True
 
     time: str
     keys: tuple[str, ...]
@@ -68,9 +71,10 @@ class Windows(Computation):
         nothing = no_results(self, tuple(rows.columns), tuple(rows.dtypes))
         complete = given.watermark_us // self.every_us - 1  # the last pane that ends at the watermark or before
         passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else complete)
-        room = WaitingRoom("pending", PANE, lambda frames: collected(self.merged(frames)))
+        room = WaitingRoom(PENDING, PANE, lambda frames: collected(self.merged(frames)))
         taken = room.take(state, self.arrived(rows), given.batch, passage)
         nodes = {name: frame for name, frame in state.items() if name.startswith("node/")}
+        origins = {name: frame for name, frame in state.items() if name.startswith(ORIGIN)}
         results: list[pl.DataFrame] = []
         if passage.moved and passage.now is not None:
             nodes |= self.leaves(taken.leaving)
@@ -79,10 +83,29 @@ class Windows(Computation):
             results = [self.finished(merged, nothing.schema) for merged in self.closed(nodes, ends)]
             for node in list(outlived(nodes, self.panes, passage.before, passage.now)):
                 nodes.pop(name_of(node), None)
+            origins = self.origins(origins, passage.now, taken)
         return StepOutput(
-            {**taken.segments, **nodes, **passage.segments()},
+            {**taken.segments, **nodes, **origins, **passage.segments()},
             nothing if not results else results[0] if len(results) == 1 else pl.concat(results),
         )
+
+    def oldest(self, state: State, batch: int) -> int:
+        """What waits was not there before, nor what the panes that are kept were made of."""
+        waiting = oldest_waiting(state, [PENDING], batch)
+        return min([waiting, *(origin_of(name)[1] for name in state if name.startswith(ORIGIN))])
+
+    def origins(self, known: Mapping[str, pl.DataFrame], now: int, taken: Taken) -> dict[str, pl.DataFrame]:
+        """Which batches the panes that are kept have come from: by the last of those completed together, the oldest.
+
+        One that tells no more than a newer one is let go of, and so is one of panes that no window to come has.
+        """
+        needed = now + 2 - self.panes
+        kept = {name: frame for name, frame in known.items() if origin_of(name)[0] >= needed}
+        last = max((int(frame[PANE][-1]) for frame in taken.leaving), default=needed - 1)
+        if last >= needed:
+            kept = {name: frame for name, frame in kept.items() if origin_of(name)[1] < taken.oldest}
+            kept[f"{ORIGIN}{last}/{taken.oldest}"] = pl.DataFrame({PANE: [last]})
+        return kept
 
     @property
     def panes(self) -> int:
@@ -222,6 +245,12 @@ def no_results(computation: Windows, columns: tuple[str, ...], types: tuple[pl.D
     schema = {key: sent[key] for key in computation.keys}
     schema |= {one.name: one.result_type(sent) for one in computation.aggregates}
     return pl.DataFrame(schema=schema | {WINDOW_START: sent[PANE], WINDOW_END: sent[PANE]})
+
+
+def origin_of(name: str) -> tuple[int, int]:
+    """The last pane and the oldest batch that the name of a segment tells."""
+    _, pane, batch = name.split("/")
+    return int(pane), int(batch)
 
 
 def disordered(numbers: npt.NDArray[np.int64]) -> bool:

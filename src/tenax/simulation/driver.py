@@ -45,7 +45,7 @@ from tenax.control.instructions import (
     Wake,
 )
 from tenax.control.state import Phase, Settings, Strategy
-from tenax.control.versions import PassId, Span, Version
+from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.simulation.kernel import Group, Kernel, Steps
@@ -91,6 +91,8 @@ class World:
     store: Store
     toy: Toy
     random: Random
+    vague: Random
+    """For what tasks say of themselves."""
     settings: Settings
     retain: tuple[Task, ...]
     replicas: tuple[Task, ...]
@@ -129,7 +131,7 @@ class Driver:
         self.tentative = 0
         self._results: dict[PassId, dict[tuple[Task, int], Digest]] = {}
         self._named = 0
-        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role]]]] = set()
+        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role, Version | None]]]] = set()
 
     def start(self, delay_s: float) -> None:
         """Claim the next epoch and begin, after a delay."""
@@ -246,7 +248,11 @@ class Driver:
             for step in sorted(order.steps, key=lambda one: world.toy.number[one.task]):
                 state = states[step]
                 assert state is not None
+                if step.towards is not None and step.start.pass_id == NO_PASS and 1 < batch == order.first:
+                    continue  # of the batch before the oldest that counts there is nothing to remember
                 states[step], chunk = self._step(step, state, batch, chunks)
+                if step.towards is not None:
+                    continue
                 if step.role is not Role.REPLICA:
                     chunks[world.toy.number[step.task]] = chunk
                 if step.role is Role.PRIMARY and step.task in world.toy.outputs:
@@ -254,7 +260,10 @@ class Driver:
                 if step.task in order.retain and not step.tentative:
                     self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
         made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
-        reports = tuple(TaskReport(version, step.node, rows=1, rows_out=1) for step, version in made.items())
+        reports = tuple(
+            TaskReport(version, step.node, 1, rows_out=1, since=self._since(version.task, order.last))
+            for step, version in made.items()
+        )
         for step, version in made.items():
             state = states[step]
             assert state is not None
@@ -267,6 +276,11 @@ class Driver:
             return
         self._results[order.pass_id] = results
         yield from self._report(PassFinished(order.pass_id, reports))
+
+    def _since(self, task: Task, batch: int) -> int:
+        """From where on a state can be rebuilt; tasks may say that more is needed than is."""
+        since = self.world.toy.since(self.world.toy.number[task], batch)
+        return max(1, since - self.world.vague.choice([0, 0, 0, 1, 3])) if since else 0
 
     def _check_room(self, order: RunPass) -> None:
         """No node runs more than it has room for; sources run anywhere."""
@@ -287,8 +301,12 @@ class Driver:
             return None
         if not self.world.toy.inputs[self.world.toy.number[step.task]]:
             return INITIAL
+        if step.start.pass_id == NO_PASS:
+            if step.start.batch and step.towards is None and self.world.toy.memory_of(self.world.toy.number[step.task]):
+                raise StoreMisused(f"a task with a memory is rebuilt before it goes on, found {step}")
+            return INITIAL
         if step.stored:
-            return INITIAL if step.start.batch == 0 else self.world.store.fetch(self.epoch, step.start)
+            return self.world.store.fetch(self.epoch, step.start)
         if step.start not in node.versions:
             raise StoreMisused(f"a pass starts from versions that are there, found {step.start} missing on {node.name}")
         return node.versions[step.start]
@@ -437,7 +455,7 @@ class Driver:
             self._rounds.clear()
         if not isinstance(event, PassFinished) or running is None or running.pass_id != event.pass_id:
             return
-        made = running.first, running.last, frozenset((step.task, step.role) for step in running.steps)
+        made = running.first, running.last, frozenset((step.task, step.role, step.towards) for step in running.steps)
         if made in self._rounds:
             raise StoreMisused(f"rounds bring tasks closer, found one that was made before: {running}")
         self._rounds.add(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 
@@ -49,18 +49,31 @@ class _Tally:
     drivers: list[Driver] = field(default_factory=list)
 
 
+class Draws:
+    """Random numbers, apart for what was added later: seeds that once failed still fail in the same way."""
+
+    def __init__(self, seed: int) -> None:
+        self.events = Random(seed)
+        self.strategies, self.memories, self.plans = (
+            Random(f"{what} {seed}") for what in ("strategies", "memories", "plans")
+        )
+
+
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
     try:
-        return _simulate(Random(seed), Random(f"strategies {seed}"), Random(f"plans {seed}"), trace)
+        return _simulate(Draws(seed), trace)
     except Exception as error:
         again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
-def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str], None] | None) -> Outcomes:
+def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
+    random, plans = draws.events, draws.plans
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys())
+    memories = _memories(draws.memories, toy)
+    toy = replace(toy, memory=memories)
     batches = random.randint(1, 40)
     per_pass = random.randint(1, 5)
     settings = Settings(
@@ -120,7 +133,7 @@ def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str
     retain = tuple(task for task in toy.tasks if random.random() < retained)
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
-    strategies = _strategies(other, toy)
+    strategies = {**_strategies(draws.strategies, toy), **dict.fromkeys(memories, Strategy.NONE)}
     nodes = random.randint(1, 5)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
@@ -129,6 +142,7 @@ def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str
         store,
         toy,
         random,
+        draws.memories,
         settings,
         retain,
         replicas,
@@ -168,9 +182,11 @@ def _simulate(random: Random, other: Random, plans: Random, trace: Callable[[str
 
     for _ in range(random.choice([0, 1, 2, 3, 5])):
         kernel.start(outside, later(strike), random.random() * 2.0 * batches)
+    for _ in range(draws.memories.choice([0, 2, 6]) if memories else 0):  # while states are rebuilt, more are lost
+        kernel.start(outside, later(strike), draws.memories.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
-    judge_end(store, tally.drivers, batches)
+    judge_end(toy, store, tally.drivers, batches)
     superseded = sum(one.stop is not None and one.stop.outcome is Outcome.SUPERSEDED for one in tally.drivers)
     tentative = sum(one.tentative for one in tally.drivers)
     return Outcomes(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.events, kernel.now_s)
@@ -208,14 +224,23 @@ def judge_results(toy: Toy, store: Store, batches: int) -> None:
         raise AssertionError("no driver commits after a newer one, found an older epoch later")
 
 
-def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
-    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped."""
+def judge_end(toy: Toy, store: Store, drivers: list[Driver], batches: int) -> None:
+    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped.
+
+    Of tasks that are never stored the checkpoint has what brings them there.
+    """
     last = max(drivers, key=lambda driver: driver.epoch).stop
     if last is None or last.outcome is not Outcome.FINISHED:
         raise AssertionError(f"the newest driver finishes, found {last}")
     if any(driver.group.alive for driver in drivers):
         raise AssertionError("no driver is left waiting, found one")
-    newest = store.checkpoints[max(store.checkpoints)][0].batch
+    line = store.checkpoints[max(store.checkpoints)][0]
+    rebuilt = {
+        task
+        for task, version in zip(toy.tasks, line.versions, strict=True)
+        if toy.memory_of(toy.number[task]) is not None
+    }
+    newest = min(version.batch for version in line.versions if version.task not in rebuilt)
     if newest != batches:
         raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
 
@@ -223,10 +248,18 @@ def judge_end(store: Store, drivers: list[Driver], batches: int) -> None:
 def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:
     """How states are stored: in half of the runs all aligned, else all alike, or every operator in its own way."""
     names = [operator.name for operator in toy.graph.operators]
-    everybody, kind = random.choice(list(Strategy)), random.random()
+    stored = [strategy for strategy in Strategy if strategy is not Strategy.NONE]
+    everybody, kind = random.choice(stored), random.random()
     if kind < 0.5:
         return {}
-    return {name: everybody if kind < 0.8 else random.choice(list(Strategy)) for name in names}
+    return {name: everybody if kind < 0.8 else random.choice(stored) for name in names}
+
+
+def _memories(random: Random, toy: Toy) -> Mapping[str, int]:
+    """The operators that are never stored: in half of the runs none, else all or some; and how long their memory is."""
+    names = [operator.name for operator in toy.graph.operators if operator.inputs]
+    part = random.choice([0.0, 0.0, 0.5, 1.0])
+    return {name: random.choice([0, 1, 2, 3, 5, 9]) for name in names if random.random() < part}
 
 
 @lru_cache(maxsize=1)

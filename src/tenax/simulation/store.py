@@ -142,7 +142,7 @@ class Store:
             for span in line.queue(number)
             for batch in range(span.first, span.last + 1)
         ]
-        missing = [one for one in line.versions if one not in states and one.batch]
+        missing = [one for one in line.versions if one not in states and one.batch and not one.is_recipe]
         if missing or not set(outputs) <= set(queues):
             raise StoreMisused(f"a manifest is committed last, found parts of {line.number} missing")
         if line.top > self.final:

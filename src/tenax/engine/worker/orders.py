@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.control.copies import Role
-from tenax.control.versions import PassId, Span, Version
+from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.layout import Layout
 from tenax.engine.sinks.sink import StagedFile
 from tenax.engine.store.checkpoints import SegmentFile
@@ -22,6 +22,7 @@ class StepOrder:
     - `restored` are the files of its start version in the store; None if that version is on the node.
     - `mark` is the highest event time that a source task has seen at its start.
     - Results up to batch `published` are committed already: a replay need not write them again.
+    - A `silent` step has no output: it rebuilds a state.
     """
 
     task: int
@@ -32,6 +33,12 @@ class StepOrder:
     restored: tuple[SegmentFile, ...] | None = None
     mark: int = 0
     published: int = 0
+    silent: bool = False
+
+    @property
+    def primed(self) -> bool:
+        """Whether it takes of its first batch the watermark alone: what came before has left nothing else."""
+        return self.silent and self.start.pass_id == NO_PASS and self.start.batch > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,7 @@ class Report:
 
     - `marks` has, for a source task, the highest event time after each batch.
     - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
+    - Its state can be rebuilt by stepping from batch `since` on; 0 if it cannot.
     """
 
     task: int
@@ -147,6 +155,7 @@ class Report:
     role: Role = Role.PRIMARY
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
+    since: int = 0
 
 
 NODE = "node"

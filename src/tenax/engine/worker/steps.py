@@ -23,7 +23,7 @@ from tenax.engine.worker.states import Held, States
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
-from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, StepInput, StepOutput
+from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
@@ -193,6 +193,7 @@ class Worker:
             work.order.role,
             work.sent,
             work.retained_bytes,
+            _since(computation, work.held.state, order.last),
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
@@ -211,12 +212,16 @@ class Worker:
                 self._stage(order, late_output(name), index, batch, made.late, work)
             else:
                 frames, watermark = self._inputs(level, task, batch)
+                if work.order.primed and batch == order.first:
+                    frames = tuple(frame.clear() for frame in frames)
                 output = computation.step(work.held.state, StepInput(frames, watermark, batch))
                 late, rows_in = 0, sum(frame.height for frame in frames)
                 if order.describe and not work.empties:
                     work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
-            self._stage(order, name, index, batch, output.rows, work)
-            chunks = self._send(level, operator, index, batch, output.rows, watermark)
+            chunks: Mapping[Address, bytes] = {}
+            if not work.order.silent:
+                self._stage(order, name, index, batch, output.rows, work)
+                chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
             raise
         except Exception as error:
@@ -224,7 +229,7 @@ class Worker:
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
         self._deliver(level, work, chunks)
-        if task in order.retain and not work.order.tentative:
+        if task in order.retain and not work.order.tentative and not work.order.silent:
             folder = self.states.folder(self.graph.task(task))
             work.retained_bytes += write_outputs(folder, batch, order.pass_id, chunks)
         work.rows_in += rows_in
@@ -342,6 +347,13 @@ def _chunks(parts: Sequence[pl.DataFrame], watermark_us: int) -> list[bytes]:
     empty = next((part for part in parts if not part.height), None)
     nothing = b"" if empty is None else encode(empty, watermark_us)
     return [encode(part, watermark_us) if part.height else nothing for part in parts]
+
+
+def _since(computation: Computation, state: State, batch: int) -> int:
+    """The first batch to step so as to rebuild a state: before the oldest that it needs, one for the watermark."""
+    if computation.stateless:
+        return batch + 1
+    return max(1, min(computation.oldest(state, batch) - 1, batch)) if computation.bounded else 0
 
 
 def _encoded(inbox: Mapping[Address, Chunk]) -> dict[Address, bytes]:
