@@ -206,3 +206,12 @@ def test_replicas_are_planned_where_the_rows_are() -> None:
 def test_how_much_following_must_gain_is_checked() -> None:
     with pytest.raises(InvalidRequest, match="follow_load is a number from 0 to 1, found"):
         Protection(replicas=2, follow_load=1.5)
+
+
+def test_an_operator_without_standby_has_neither_replicas_nor_stored_states() -> None:
+    built = topology().build().topology
+    plan = planned(built, Protection(replicas="all", standby={"sums": "none"}))
+    assert {task.operator for task in plan.replicas} == {"out"}
+    assert plan.settings(RunSettings()).strategies == {"sums": Strategy.NONE}
+    with pytest.raises(InvalidRequest, match="standby none stores no state, found checkpoint 'aligned' beside it"):
+        Protection(standby={"sums": "none"}, checkpoints={"sums": "aligned"})

@@ -19,8 +19,8 @@ from tenax.operators.durations import microseconds
 ALL = "all"
 SOURCE, PLANNED = "source", "planned"
 BACKUPS = (SOURCE, PLANNED, "adaptive", ALL)
-PASSIVE, ACTIVE, BOTH = "passive", "active", "both"
-STANDBYS = (PASSIVE, ACTIVE, BOTH)
+NONE, PASSIVE, ACTIVE, BOTH = "none", "passive", "active", "both"
+STANDBYS = (NONE, PASSIVE, ACTIVE, BOTH)
 ORDERS = ("best-density", "exact", "dp", "operator-centric")
 
 
@@ -44,8 +44,9 @@ class Protection:
     - `checkpoint` is how states are stored, or `none` if they are rebuilt instead; `checkpoints` says it for single
       operators. They are `checkpoint_every` batches apart, or so much time; or as far as is best if a node fails every
       `failure_every`, by what they cost.
-    - `standby` says for single operators that none of their tasks has a replica (`passive`), that all have (`active`),
-      or that all have and these send as well, so that consumers drop what they get twice (`both`).
+    - `standby` says for single operators that nothing stands by, neither replicas nor stored states (`none`: lost ones
+      are rebuilt); that none of their tasks has a replica (`passive`), that all have (`active`), or that all have and
+      these send as well, so that consumers drop what they get twice (`both`).
     - `follow_load`: if `replicas` is a number, rates are measured while the application runs, and replicas move when
       others would keep so much more of the outputs (a part of 1, as fidelity is). 1 lets them stay.
     """
@@ -81,6 +82,11 @@ class Protection:
             _check_choice(what, strategy, [one.value for one in Strategy])
         for name, mode in self.standby.items():
             _check_choice(f"the standby of operator {name!r}", mode, STANDBYS)
+            if mode == NONE and self.checkpoints.get(name, Strategy.NONE) != Strategy.NONE:
+                raise InvalidRequest(
+                    f"operator {name!r}: standby none stores no state, found checkpoint {self.checkpoints[name]!r} "
+                    "beside it: leave one of the two out"
+                )
         if not 0.0 <= self.follow_load <= 1.0:
             raise InvalidRequest(f"follow_load is a number from 0 to 1, found {self.follow_load!r}: write 0.05")
         self._check_interval()

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
-from tenax.engine.application import ACTIVE, ALL, BOTH, PASSIVE, PLANNED, SOURCE, Protection
+from tenax.engine.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.engine.driver import Replanned, RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
@@ -86,6 +86,7 @@ class Protected:
             follow_gain=asked.follow_load if self.follows else None,
         )
         strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
+        strategies |= {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
         doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)
         return replace(
             base,
@@ -152,7 +153,7 @@ def _with_standbys(graph: TaskGraph, replicas: Sequence[Task], asked: Protection
     return graph.tasks(
         number
         for number, mode in enumerate(modes)
-        if mode in {ACTIVE, BOTH} or (number in planned_ones and mode != PASSIVE)
+        if mode in {ACTIVE, BOTH} or (number in planned_ones and mode not in {NONE, PASSIVE})
     )
 
 
