@@ -26,6 +26,7 @@ from tenax.engine.store.records import JsonObject, integer, text
 from tenax.engine.worker.orders import Report
 from tenax.experiments.processes import cpu_s, run_side, tree
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
+from tenax.experiments.tree_failures import PATIENT
 from tenax.experiments.tree_windows import WIDTHS, Arrival, Ending, Load, window_tree
 from tenax.pictures.figures import Curve, Panel
 
@@ -79,7 +80,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All runs in one session: in every other round the sides come in the opposite order."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES)
+    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
     sides = [NONE_S, *plan.intervals_s]
     found: Series = {}
     try:

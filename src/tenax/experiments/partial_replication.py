@@ -25,6 +25,7 @@ from tenax.experiments.processes import run_side
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
 from tenax.experiments.tree_failures import (
     NODES,
+    PATIENT,
     PER_ROUND,
     STANDBY,
     Facts,
@@ -109,7 +110,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All cases in one session, one after the other; nodes that were killed are back before the next begins."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES)
+    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
     found: Series = {}
     try:
         for number, case in enumerate(plan.cases):

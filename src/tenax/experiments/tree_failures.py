@@ -22,7 +22,7 @@ from tenax.engine.driver import Driver, Observer, RunSettings
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series
 from tenax.engine.protection import planned
-from tenax.engine.session import Session
+from tenax.engine.session import Heartbeat, Session
 from tenax.engine.sources.source import Limits
 from tenax.engine.worker.orders import Report
 from tenax.experiments.tree_windows import Arrival, Ending, Load, tree_topology, window_tree
@@ -34,6 +34,7 @@ STANDBY = 2  # hold the replicas; the others hold all primaries
 VICTIM = "o2[0]"  # the node of this task is the one that is killed where only one is; it has tasks of every operator
 PER_ROUND = 8  # batches that a round of recovery takes at most
 PASS_DEADLINE_S = 300.0  # on a machine with other things to do
+PATIENT = Heartbeat(20.0)  # nor is a node lost that waits for a processor; one that is killed is missed at once
 LIMITS = Limits(1 << 30)  # a batch is a span of time, however many rows it has
 WARM = 2  # batches that say nothing of how long one takes
 
