@@ -353,6 +353,8 @@ def _remarks(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[str,
         "synchronous and individual checkpoints follow timers that are spread evenly over the interval; a queue then "
         "holds what its consumer has not stored since, which grows with the interval. What is stored together counts "
         "as acknowledged, so queues within a node stay empty here; in the paper they hold a whole interval",
+        "the timers of nodes go off in the order of their names: a consumer is stored a quarter of an interval before "
+        "its producer, or three quarters, so a synchronous queue may have one or three quarters of an interval",
         "aligned checkpoints are at one batch and have no queues at all; they have no equal in the paper",
         "the time of a checkpoint is that of a Spark job on the nodes that are stored and of the commit; nothing runs "
         "beside a synchronous one, passes go on beside the others and share the processors with them",
