@@ -23,7 +23,7 @@ from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series
 from tenax.engine.protection import planned
-from tenax.engine.session import Session
+from tenax.engine.session import Heartbeat, Session
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.source import Limits
@@ -38,6 +38,7 @@ STATEFUL = range(3, 8)  # pe3 to pe7
 PROTECTED = tuple(f"pe{number}" for number in range(2, 9))
 # Tasks that retain end a chain, and their consumers go to another node: so there are two elements on each node.
 CUTS = tuple(Task(name, 0) for name in ("pe2", "pe4", "pe6"))
+PATIENT = Heartbeat(60.0)  # where nothing fails, a node on a busy machine must not pass for one that hangs
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
 
 

@@ -48,8 +48,8 @@ QUICK = Plan(
     after=3,
     interval=3,
     intervals=(3,),
-    heartbeats_s=(1.0,),
-    heartbeat_s=1.0,
+    heartbeats_s=(5.0,),
+    heartbeat_s=5.0,
     repeats=1,
 )
 

@@ -16,6 +16,7 @@ from tenax.engine.session import Session
 from tenax.engine.store.records import JsonObject, integer, text
 from tenax.experiments.element_chain import (
     NODES,
+    PATIENT,
     PROTECTED,
     SELDOM,
     Load,
@@ -99,7 +100,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     """Bytes of all sides at all rates, then rows per second with and without checkpoints, in turn."""
     plan, work = PLANS[text(arguments, "plan")], Path(text(arguments, "work"))
     seed = integer(arguments, "seed")
-    session = Session(work / "cluster", NODES)
+    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
     found: Series = {}
     try:
         for rate, side in product(plan.rates, SIDES):
