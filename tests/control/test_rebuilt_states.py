@@ -182,3 +182,54 @@ def test_a_task_that_cannot_tell_how_it_is_rebuilt_stays_where_it_was_stored() -
     line = talk.coordinator.state.newest
     assert {version.batch for version in line.versions if version.task != A} == {0}
     assert line.batch == 0
+
+
+def test_a_store_of_another_strategy_is_taken_over() -> None:
+    aligned = Rebuilding(TREE, HOMES, NODES, replace(NONE, strategy=Strategy.ALIGNED))
+    aligned.logs(20)
+    while aligned.coordinator.state.newest.number < 8:
+        aligned.finishes_live()
+        aligned.publishes()
+        while aligned.coordinator.state.storing is not None:
+            aligned.stores()
+    line = aligned.coordinator.state.newest
+    talk = Rebuilding(TREE, HOMES, NODES, NONE)
+    talk.coordinator = Coordinator(TREE, NONE)
+    talk.tell(Started(2, NODES, line, 8, {D: 8, E: 8}))
+    talk.logs(20)
+    seen = []
+    while talk.coordinator.state.finished < 20:
+        talk.finishes_live()
+        talk.publishes()
+        while talk.coordinator.state.storing is not None:
+            talk.stores()
+            seen.append({task.operator: version for task, version in line_of(talk).items()})
+    assert seen[0]["b"] == line.versions[TREE.number(B)]  # its recipe would reach back behind what is in the log
+    assert seen[0]["d"] == recipe(D, 12, 13)
+    assert seen[-1]["b"] == recipe(B, 16, 12)
+
+
+def test_a_task_that_is_stored_no_more_has_no_queue() -> None:
+    settings = replace(NONE, strategy=Strategy.SWEEPING)
+    swept = Rebuilding(TREE, HOMES, NODES, settings)
+    swept.logs(20)
+    while swept.coordinator.state.finished < 8:
+        swept.finishes_live()
+        swept.publishes()
+        while swept.coordinator.state.storing is not None:
+            swept.stores()
+    line = swept.coordinator.state.newest
+    assert line.queue(TREE.number(C))
+    talk = Rebuilding(TREE, HOMES, NODES, NONE)
+    talk.coordinator = Coordinator(TREE, NONE)
+    talk.tell(Started(2, NODES, line, 8, {D: 8, E: 8}))
+    rounds_until_whole(talk)
+    talk.logs(20)
+    while talk.coordinator.state.finished < 24:
+        talk.finishes_live()
+        talk.publishes()
+        while talk.coordinator.state.storing is not None:
+            talk.stores()
+    newest = talk.coordinator.state.newest
+    assert all(version.is_recipe for version in newest.versions if version.task != A)
+    assert not any(newest.queues)

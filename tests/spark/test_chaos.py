@@ -84,10 +84,10 @@ TARGETED: Mapping[str, tuple[str, Protection]] = {
     "a rack, blocking": ("kill rack2@9b, return 2@9b", Protection(recovery="blocking", backups="all")),
     "a rack, adaptive backups": ("kill rack1@7b, return 2@10b, kill rack2@16b", Protection(backups="adaptive")),
     "all nodes, one of which returns in time": ("kill all@9b, return 1@9b", Protection(replicas=4)),
-    "neighbours, nothing stored": ("kill join[0]+speed-window[0]@18b, return 1@24b", Protection(checkpoint="none")),
+    "neighbours, nothing stored": ("kill join-1[0]+speed-window[0]@18b, return 1@24b", Protection(checkpoint="none")),
     "all nodes, some operators never stored": (
         "kill 1@9b, return 1@12b, kill all@20b, return 2@20b",
-        Protection(replicas=4, checkpoint="individual", checkpoints={"speed-window": "none", "join": "none"}),
+        Protection(replicas=4, checkpoint="individual", checkpoints={"speed-window": "none", "join-1": "none"}),
     ),
 }
 

@@ -128,7 +128,10 @@ def _queue(task: TaskState, stored: Sequence[Span], line: StoredCheckpoint, numb
 
 def _upload(run: Run, state: RunState, line: StoredCheckpoint, queues: Mapping[int, tuple[Span, ...]]) -> Upload:
     before = state.newest
-    lying = tuple(queues[one] if one in queues else before.queue(one) for one in range(len(state.tasks)))
+    lying = tuple(
+        () if version.is_recipe else queues.get(number, before.queue(number))
+        for number, version in enumerate(line.versions)
+    )
     stored = sorted({*queues, *(number for number, source in enumerate(run.is_source) if source)})
     versions = tuple(line.versions[number] for number in stored)
     nodes = tuple(_node(state.tasks[number]) for number in stored)

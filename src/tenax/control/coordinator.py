@@ -36,6 +36,9 @@ its state, or is held. All that is not affected goes on as always. What is behin
 the live passes; when it is almost there, live passes wait until it is: the join. Results of rounds are final, and take
 back the tentative ones.
 
+Tasks that are never stored are on a checkpoint as recipes: from which batch on they are stepped again, without output,
+until they are where the recipe says. Until then they are behind, like all others that catch up.
+
 Wrap-up (asked to stop, or sources ended and all finished): the live pass ends; results are published, a last checkpoint
 is stored unless tasks are missing and somebody asked for the end, Trim, Stop.
 
