@@ -126,7 +126,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
     def begin() -> None:
         if len(tally.drivers) >= MAX_DRIVERS:
             raise AssertionError(f"more than {MAX_DRIVERS} drivers were needed")
-        stored = memories if third.random() < 0.2 else ()  # the next driver may see it otherwise
+        stored = memories if draws.memories.random() < 0.2 else ()  # the next driver may see it otherwise
         how = {**strategies, **dict.fromkeys(stored, Strategy.ALIGNED)}
         tally.drivers.append(Driver(replace(world, strategies=how)))
         tally.drivers[-1].start(random.random() * 5.0)
