@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here,
 from tenax.model.tasks import Task
 
 MEETING_DEADLINE_S = 60.0
+MEETINGS = itertools.count(1)  # of this process: a group that was cancelled stays so, for later runs as well
 MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 
 Known = Mapping[Task, Mapping[str, SegmentFile]]
@@ -70,7 +72,7 @@ class PassRunner:
 
         Asks as many workers of each node as can work at once, so that later none has to start up first.
         """
-        group = f"meeting {' '.join(one.executor for one in nodes)}"
+        group = f"meeting {next(MEETINGS)} of {' '.join(one.executor for one in nodes)}"
         self.context.setJobGroup(group, "new nodes", interruptOnCancel=True)
         asked = self._anchors(nodes * NODE_SLOTS, 1).mapPartitions(Introduction(self.shipped))
         overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
