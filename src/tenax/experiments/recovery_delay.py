@@ -153,7 +153,7 @@ def delay(moments: Sequence[Moment]) -> Series:
         "redeployment s": [first_s - known_s],
         "replay s": [live_s - first_s],
         "new pass s": [output_s - live_s],
-        "replayed batches": [float(replayed(begun))],
+        "replayed batches": [float(replayed([one for one in begun if one.at_s < live_s]))],
     }
 
 
