@@ -89,7 +89,8 @@ def _cases(intervals_s: Sequence[int]) -> tuple[Case, ...]:
 
 
 FULL = Plan(Load(1_000, 30, 2), _cases((10, 30)), arrival_s=1.0, after=12)
-QUICK = Plan(Load(50, 4, 2), _cases((6,)), arrival_s=0.5, after=4)
+# A gap of four batches: within join_gap, live passes wait for lost tasks, and nothing tentative is shown.
+QUICK = Plan(Load(50, 4, 2), _cases((10,)), arrival_s=0.5, after=4)
 PLANS = {"full": FULL, "quick": QUICK}
 
 
