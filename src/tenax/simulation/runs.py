@@ -52,7 +52,7 @@ class _Tally:
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
     try:
-        return _simulate(Random(seed), Random(f"strategies {seed}"), Random(f"memories {seed}"), trace)
+        return _simulate(Random(seed), Random(f"strategies {seed}"), Random(f"memory {seed}"), trace)
     except Exception as error:
         again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
