@@ -55,7 +55,7 @@ class Draws:
     def __init__(self, seed: int) -> None:
         self.events = Random(seed)
         self.strategies, self.memories, self.plans = (
-            Random(f"{what} {seed}") for what in ("strategies", "memories", "plans")
+            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans")
         )
 
 
