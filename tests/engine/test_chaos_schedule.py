@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tenax.engine.chaos.record import Moment, What
-from tenax.engine.chaos.schedule import Fault, Kind, Progress, Unit, When, check, parse_fault, random_schedule
-from tenax.errors import InvalidRequest
+from tenax.engine.chaos.schedule import (
+    Fault,
+    Kind,
+    Progress,
+    Unit,
+    When,
+    check,
+    check_tasks,
+    parse_fault,
+    random_schedule,
+)
+from tenax.errors import InvalidRequest, UnknownTask
+from tenax.model.graph import TaskGraph
+from tenax.model.topology import Input, Operator, Topology
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,14 @@ def test_a_wrong_fault_is_refused_in_one_line_with_what_was_found(kind: Kind, te
 def test_a_cluster_loses_only_what_it_has(text: str) -> None:
     with pytest.raises(InvalidRequest):
         check((parse_fault(Kind.KILL, text),), nodes=4, racks=2)
+
+
+def test_only_tasks_that_there_are_can_be_struck() -> None:
+    graph = TaskGraph(Topology("line", (Operator("a"), Operator("join-1", 2, (Input("a"),)))))
+    check_tasks((parse_fault(Kind.KILL, "a[0]+join-1[1]@3b"), parse_fault(Kind.KILL, "all@4b")), graph)
+    for wrong in ("join[0]@3b", "a[0]+join-1[2]@3b"):
+        with pytest.raises(UnknownTask, match="join"):
+            check_tasks((parse_fault(Kind.KILL, wrong),), graph)
 
 
 def test_a_cluster_may_lose_all_that_it_has() -> None:

@@ -1,7 +1,7 @@
 """Real executors killed, hung and brought back: final results are those of a run without failures, to the byte.
 
 locations (4) --> speed-window (4) --+--> speed (4)
-                                     +--> join (4) --> filter (4) --> jams (4)
+                                     +--> join-1 (4) --> filter-1 (4) --> jams (4)
 reports (2) ----> incidents (2) -----+
 """
 
@@ -78,7 +78,7 @@ def test_random_faults_change_no_final_result(number: int, four: Session, tmp_pa
 
 TARGETED: Mapping[str, tuple[str, Protection]] = {
     "two nodes at once, all replicated": ("kill 2@9b, return 2@16b", Protection(replicas="all")),
-    "a task and its producer": ("kill join[0]+speed-window[0]@9b", Protection()),
+    "a task and its producer": ("kill join-1[0]+speed-window[0]@9b", Protection()),
     "a failure during recovery": ("kill 1@9b, kill 1@1r, return 1@20b", Protection()),
     "a rack, outputs held": ("kill rack1@9b, return 1@12b, return 1@20b", Protection(outputs="hold")),
     "a rack, blocking": ("kill rack2@9b, return 2@9b", Protection(recovery="blocking", backups="all")),

@@ -220,7 +220,7 @@ def _checkpoints(bench: Bench, plan: Plan) -> Series:
     """Rows per second with a checkpoint every 10 batches, and with none before the end, in turn."""
     found: Series = {}
     for size, load in zip(SIZES, plan.checkpoints, strict=True):
-        for _ in range(plan.rounds):
+        for _ in range(3 * plan.rounds):  # short runs that differ little
             for name, every in (("with", 10), ("without", SELDOM)):
                 watch = bench.run(
                     partial(means, bench.seed, load), load.batch_rows, control=Settings(checkpoint_every=every)

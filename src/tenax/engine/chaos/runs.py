@@ -12,13 +12,14 @@ from tenax.engine.application import ALL, BACKUPS, Application, Protection
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import Verdict, judge, with_results_in
 from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What, median_batch_s, strikes, worst
-from tenax.engine.chaos.schedule import Kind, Schedule
+from tenax.engine.chaos.schedule import Kind, Schedule, check_tasks
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
 from tenax.engine.sources.source import Limits
 from tenax.errors import InvalidRequest
+from tenax.model.graph import TaskGraph
 from tenax.model.topology import Topology
 
 STORE, RESULTS, TIMELINE = "store", "results", "timeline.jsonl"
@@ -38,6 +39,7 @@ class Trial:
 
     def settings(self, topology: Topology) -> RunSettings:
         """How the driver runs it; the whole batch log stays, for the oracle."""
+        check_tasks(self.schedule, TaskGraph(topology))
         base = RunSettings(
             nodes=self.nodes,
             batch_s=self.batch_s,

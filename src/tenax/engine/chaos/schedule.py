@@ -10,6 +10,8 @@ from random import Random
 
 from tenax.engine.chaos.record import Moment, What
 from tenax.errors import InvalidRequest
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
 
 ALL = "all"
 MAX_STRIKES = 3  # of a random schedule
@@ -104,6 +106,12 @@ def check(schedule: Schedule, nodes: int, racks: int | None) -> None:
         rack = re.fullmatch(r"rack(\d+)", fault.what)
         if rack is not None and not 1 <= int(rack[1]) <= (racks or 0):
             raise InvalidRequest(f"there are {racks or 0} racks, counted from rack1, found {fault}: raise --racks")
+
+
+def check_tasks(schedule: Schedule, graph: TaskGraph) -> None:
+    """Refuse faults of tasks that a topology does not have."""
+    for fault in schedule:
+        graph.numbers(Task.parse(text) for text in fault.what.split("+") if "[" in text)
 
 
 @dataclass(slots=True)
