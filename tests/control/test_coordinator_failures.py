@@ -91,7 +91,7 @@ def test_blocking_recovery_runs_no_live_pass_until_all_are_back() -> None:
     talk = tree_at(4, replace(SETTINGS, recovery=Recovery.BLOCKING))
     assert talk.loses("n3") == LOST_C[:5]
     assert talk.finishes_round() == [
-        "round 1.5, batches 3-4, keep 2",
+        "round 1.5, batches 3-4, keep 0",
         "  c[0] n6 2/1.4, shadow b[0] n2 2/1.4, shadow a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]
@@ -160,7 +160,7 @@ def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_
     assert talk.publishes() == ["store 6: a[0]@6/1.4 n1, e[0]@6/1.4 n5, b[0]@6/1.4 n2, c[0]@6/1.4 n3, d[0]@6/1.4 n4"]
     talk.finishes_live()
     assert talk.stores() == [
-        "round 1.7, batches 7-8, keep 6",
+        "round 1.7, batches 7-8, keep 0",
         "  replica c[0] n7 stored 6/1.4",
         "  read b[0] n2 1.5",
         "  retain b[0]",
@@ -170,7 +170,7 @@ def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_
     assert talk.finishes_round() == []  # in step, but for the live pass that runs without it
     assert talk.finishes_live() == [  # and that is near: the next live pass waits for it
         "publish 1.6: e[0] 9-10, d[0] 9-10",
-        "round 1.8, batches 9-10, keep 8",
+        "round 1.8, batches 9-10, keep 0",
         "  replica c[0] n7 8/1.7",
         "  read b[0] n2 1.6",
         "  retain b[0]",
@@ -340,7 +340,7 @@ def test_with_little_capacity_the_best_query_comes_first_and_the_next_node_bring
     ]
     talk.finishes_round()
     assert talk.finishes_round() == [
-        "live 1.6, batches 5-6, keep 4",
+        "live 1.6, batches 5-6, keep 0",
         "  a[0] n1 4/1.2, d[0] n4 4/1.5, e[0] n4 4/1.5",
         "  retain b[0], d[0]",
     ]
@@ -358,7 +358,7 @@ def test_where_no_node_has_room_lost_tasks_wait_and_the_rest_goes_on() -> None:
     assert HOMES[C] == "n3"
     assert talk.loses("n3") == [
         "cancel 1.3",
-        "live 1.4, batches 5-6, keep 4",
+        "live 1.4, batches 5-6, keep 0",
         "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2, d[0]~ n4 4/1.2",
         "  retain b[0], c[0]",
     ]

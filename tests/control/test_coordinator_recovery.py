@@ -29,7 +29,7 @@ def test_shadows_make_again_what_nobody_retained_and_go_on_where_they_were() -> 
     talk = tree_at(4)
     talk.loses("n3")
     assert talk.finishes_round() == [
-        "round 1.6, batches 3-4, keep 2",
+        "round 1.6, batches 3-4, keep 0",
         "  c[0] n6 2/1.4, shadow b[0] n2 2/1.4, shadow a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]
@@ -44,7 +44,7 @@ def test_what_the_plan_retains_is_read_and_needs_no_shadow() -> None:
         "  retain b[0], c[0]",
     ]
     assert talk.finishes_round() == [
-        "round 1.6, batches 3-4, keep 2",
+        "round 1.6, batches 3-4, keep 0",
         "  c[0] n6 2/1.4",
         "  read b[0] n2 1.2",
         "  retain b[0], c[0]",
@@ -81,7 +81,7 @@ def test_affected_tasks_rise_with_the_lost_one_from_where_they_were_accurate() -
     assert copies(talk)[D] == ("n4", 4, 6)
     talk.finishes_round()
     assert talk.finishes_round() == [
-        "round 1.8, batches 5-6, keep 4",
+        "round 1.8, batches 5-6, keep 0",
         "  c[0] n6 4/1.7, d[0] n4 4/1.2",
         "  read b[0] n2 1.5",
         "  retain b[0], c[0]",
@@ -95,7 +95,7 @@ def test_live_passes_wait_when_the_gap_is_small_and_after_the_join_no_fork_is_le
     talk.publishes()
     talk.finishes_round()
     assert talk.finishes_live() == [  # four behind: live passes go on
-        "live 1.8, batches 9-10, keep 2",
+        "live 1.8, batches 9-10, keep 0",
         "  a[0] n1 8/1.6, e[0] n5 8/1.6, b[0] n2 8/1.6, d[0]~ n4 8/1.6",
         "  retain b[0], c[0]",
     ]
@@ -110,7 +110,7 @@ def test_live_passes_wait_when_the_gap_is_small_and_after_the_join_no_fork_is_le
     }
     assert not any("live" in said for said in talk.finishes_live())  # two behind when the last round ended: they wait
     assert talk.finishes_round() == [
-        "round 1.11, batches 9-10, keep 4",
+        "round 1.11, batches 9-10, keep 0",
         "  c[0] n6 8/1.10, d[0] n4 8/1.10",
         "  read b[0] n2 1.8",
         "  retain b[0], c[0]",
@@ -130,7 +130,7 @@ def test_rounds_that_catch_up_during_every_live_pass_end_the_outage() -> None:
     assert talk.coordinator.state.outage is not None
     assert talk.finishes_live() == [
         "publish 1.5: e[0] 5-6",
-        "round 1.7, batches 5-6, keep 4",
+        "round 1.7, batches 5-6, keep 0",
         "  c[0] n6 4/1.6, d[0] n4 4/1.2",
         "  read b[0] n2 1.5",
         "  retain b[0], c[0]",
@@ -151,7 +151,7 @@ def test_a_lost_output_that_is_back_during_a_live_pass_without_it_is_waited_for_
     assert talk.coordinator.state.outage is not None  # the live pass leaves it behind once more
     assert [said for said in talk.finishes_live() if not said.startswith("  ")] == [
         "publish 1.5: d[0] 5-6",
-        "round 1.7, batches 5-6, keep 4",
+        "round 1.7, batches 5-6, keep 0",
     ]
     assert "live 1.8, batches 7-8, keep 6" in talk.finishes_round()
     assert talk.coordinator.state.outage is None
@@ -290,7 +290,7 @@ def test_a_second_failure_keeps_what_has_risen() -> None:
         "  retain b[0], c[0]",
     ]
     assert talk.finishes_round() == [
-        "round 1.10, batches 3-4, keep 2",
+        "round 1.10, batches 3-4, keep 0",
         "  c[0] n6 2/1.5, d[0] n1 2/1.8, shadow b[0] n2 2/1.5, shadow a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]

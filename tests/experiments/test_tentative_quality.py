@@ -156,12 +156,11 @@ def test_a_span_without_rows_is_planned_all_the_same() -> None:
 
 def test_rows_that_stay_with_their_key_make_a_stream_one_to_one() -> None:
     app = application(INCIDENTS, 1, 9)
-    join = measured(app, even(INCIDENTS)).operator("join-1")
-    assert {one.operator: one.partitioning for one in join.inputs} == {
-        "speed-window": Partitioning.ONE_TO_ONE,
-        "incidents": Partitioning.FULL,
-    }
-    assert {one.partitioning for one in declared(app).operator("join-1").inputs} == {Partitioning.FULL}
+    for topology in (declared(app), measured(app, even(INCIDENTS))):
+        assert {one.operator: one.partitioning for one in topology.operator("join-1").inputs} == {
+            "speed-window": Partitioning.ONE_TO_ONE,
+            "incidents": Partitioning.FULL,
+        }
 
 
 def test_measured_rates_are_what_tasks_gave_out() -> None:

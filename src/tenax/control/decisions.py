@@ -215,10 +215,15 @@ def _operator(run: Run, task: Task) -> int:
 
 
 def _needed_from(state: RunState) -> int:
-    """The oldest batch of which a version on a node may still be asked for."""
+    """The oldest batch of which a version on a node may still be asked for.
+
+    While somebody has to catch up, shadows may begin at any checkpoint at any time, also while this pass runs.
+    """
     uploads = [one.batch for upload in (state.due, state.storing) if upload is not None for one in upload.versions]
     copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
-    return min([*uploads, *(copy.level for copy in copies if copy is not None)], default=0)
+    behind = state.outage is not None or any(task.replica is not None and task.in_step is None for task in state.tasks)
+    shadows = [line.batch for line in state.kept] if behind else []
+    return min([*uploads, *shadows, *(copy.level for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:

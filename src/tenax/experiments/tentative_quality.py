@@ -390,9 +390,8 @@ def _remarks(found: Sequence[Compared], distinct: Sequence[Compared]) -> tuple[s
         f"{corrected:,} of them tentative first; the last batch before the failure was "
         + " or ".join(map(str, killed)),
         f"{len(found) - len(distinct)} of {len(found)} plans equal another one of their query and were not run again",
-        "measured rates are rows in and out per task of a run without failures; streams are one-to-one there where "
-        "both sides share rows by the same key among as many tasks. An application declares neither: all rates are 1 "
-        "and streams by key are full; that is what the run's own estimate goes by. Plans are made by measured rates",
+        "measured rates are rows in and out per task of a run without failures; an application declares none, so all "
+        "are 1. A run's own estimate goes by what it has measured, after 20 batches. Plans are made by measured rates",
         "completeness is that of the tasks that can fail; with sources, which live on, it is nearer to 1. It knows no "
         "joins, so structure-aware plans for it are made as if there were none; exact ones are the most complete ones",
     )

@@ -27,7 +27,7 @@ from tenax.examples import app_path
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Metric
 from tenax.model.tasks import Task
-from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.model.topology import Topology
 from tenax.planning.fidelity import completeness, completeness_weights, fidelity, losses
 from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import check_replicas, plan_replicas
@@ -128,48 +128,14 @@ def _without(application: Application, output: str) -> Application:
 
 
 def declared(application: Application) -> Topology:
-    """What the application says of itself: every stream by key is full, and no rate is known. Sources are safe."""
+    """What the application says of itself: no rate is known. Sources are safe."""
     operators = (replace(one, safe=True) if one.is_source else one for one in application.topology.operators)
     return Topology(application.topology.name, tuple(operators))
 
 
 def measured(application: Application, rows: Rows) -> Topology:
-    """The same with the rates of a run, and one-to-one streams where a key keeps rows together. Sources are safe."""
-    operators = with_rates(_as_keyed(application), rows).operators
-    return Topology(
-        application.topology.name, tuple(replace(one, safe=True) if one.is_source else one for one in operators)
-    )
-
-
-def _as_keyed(application: Application) -> Topology:
-    """The topology with one-to-one streams where both sides share rows by the same key among as many tasks.
-
-    The key of a row then belongs to the tasks of one index on both sides, so other tasks never send it.
-    """
-    topology = application.topology
-    shared: dict[str, tuple[str, ...]] = {}
-    found: dict[str, Operator] = {}
-    for name in topology.in_order:
-        operator = topology.operator(name)
-        inputs = []
-        for one in operator.inputs:
-            keys = application.keys.get((one.operator, name), ())
-            alike = topology.operator(one.operator).parallelism == operator.parallelism
-            together = bool(keys) and keys == shared[one.operator] and alike
-            inputs.append(Input(one.operator, Partitioning.ONE_TO_ONE) if together else one)
-        shared[name] = _shared_by(application, operator, shared)
-        found[name] = replace(operator, inputs=tuple(inputs))
-    return Topology(topology.name, tuple(found[operator.name] for operator in topology.operators))
-
-
-def _shared_by(application: Application, operator: Operator, shared: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The columns by which the tasks of an operator share its rows; none if there is no one answer."""
-    ways = {
-        application.keys.get((one.operator, operator.name))
-        or (shared[one.operator] if one.partitioning is Partitioning.ONE_TO_ONE else ())
-        for one in operator.inputs
-    }
-    return ways.pop() if len(ways) == 1 else ()
+    """The same with the rates of a run."""
+    return with_rates(declared(application), rows)
 
 
 STRUCTURE_AWARE, DYNAMIC, GREEDY = "structure-aware", "dp", "greedy"
