@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from watching import Watched
 
 from tenax.errors import InvalidRequest
 from tenax.experiments.registry import EXPERIMENTS, run_experiment
@@ -17,20 +18,6 @@ from tenax.experiments.results import Claim, Findings, Machine, Result, Table, s
 from tenax.pictures.figures import Curve, Panel
 
 PLANNING = ("backups", "replicas-random", "recovery-order", "planner-scale")
-
-
-class Watched:
-    """Progress that remembers."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.labels: list[str] = []
-
-    def total(self, steps: int) -> None:
-        self.steps = steps
-
-    def advance(self, label: str) -> None:
-        self.labels.append(label)
 
 
 @pytest.fixture(scope="module")

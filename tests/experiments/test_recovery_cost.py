@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from watching import Watched
 
 from tenax.experiments import checkpoint_cpu, partial_replication, recovery_techniques
 from tenax.experiments.results import Findings, Machine, Result
@@ -16,20 +17,6 @@ from tenax.experiments.tree_failures import Facts, Publication
 
 FINAL = Publication(0.9, False, 10, 10, 1.0)
 FACTS = Facts(2, 16, 0.1, 0.0, 0.9, 1, 0, 0, 0.1, 0.45, True, (FINAL,))
-
-
-class Watched:
-    """Progress that remembers."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.labels: list[str] = []
-
-    def total(self, steps: int) -> None:
-        self.steps = steps
-
-    def advance(self, label: str) -> None:
-        self.labels.append(label)
 
 
 def rows_of(found: Findings, title: str) -> list[dict[str, object]]:

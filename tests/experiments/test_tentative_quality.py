@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from watching import Watched
 
 from tenax.control import events
 from tenax.control.instructions import Part, Publish
@@ -239,20 +240,6 @@ def test_greedy_plans_stand_beside_structure_aware_ones() -> None:
             assert isinstance(aware, float)
             assert isinstance(greedy, float)
             assert aware >= greedy
-
-
-class Watched:
-    """Progress that remembers."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.labels: list[str] = []
-
-    def total(self, steps: int) -> None:
-        self.steps = steps
-
-    def advance(self, label: str) -> None:
-        self.labels.append(label)
 
 
 def test_real_executors_are_killed_and_tentative_results_judged(tmp_path: Path) -> None:

@@ -36,6 +36,13 @@ class Measured:
     peak_mb: float
 
 
+def run_apart(module: str, seed: int, *, quick: bool, deadline_s: float, step: Callable[[str], None]) -> Series:
+    """What a module measures in a process of its own, because it needs a cluster of its own; its files go after it."""
+    with tempfile.TemporaryDirectory(prefix=f"tenax-{module.rpartition('.')[2].replace('_', '-')}-") as folder:
+        given: dict[str, Json] = {"work": folder, "seed": seed, "plan": "quick" if quick else "full"}
+        return run_side(module, given, deadline_s=deadline_s, step=step).series
+
+
 def run_side(
     module: str, arguments: Mapping[str, Json], *, deadline_s: float, step: Callable[[str], None] = lambda _: None
 ) -> Measured:

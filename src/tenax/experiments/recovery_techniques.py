@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from tenax.engine.application import ALL, Protection
 from tenax.engine.peers.sides import Series, Step, serve
 from tenax.engine.session import Session
 from tenax.engine.store.records import JsonObject, integer, text
-from tenax.experiments.processes import run_side
+from tenax.experiments.processes import run_apart
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
 from tenax.experiments.tree_failures import (
     NODES,
@@ -101,13 +100,8 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Measure in a process of its own, because it needs a cluster of its own size."""
     plan = QUICK if quick else FULL
     progress.total(len(plan.cases))
-    with tempfile.TemporaryDirectory(prefix="tenax-techniques-") as folder:
-        series = run_side(
-            "tenax.experiments.recovery_techniques",
-            {"work": folder, "seed": seed, "plan": "quick" if quick else "full"},
-            deadline_s=DEADLINE_S,
-            step=progress.advance,
-        ).series
+    module = "tenax.experiments.recovery_techniques"  # as it is run, it has another name
+    series = run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance)
     return findings(plan, {case: from_series(case.label, series) for case in plan.cases})
 
 
