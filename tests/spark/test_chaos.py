@@ -8,7 +8,7 @@ reports (2) ----> incidents (2) -----+
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,13 @@ import pytest
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.engine.application import Protection
-from tenax.engine.chaos.oracle import judge
+from tenax.engine.chaos.injector import Injector
+from tenax.engine.chaos.oracle import judge, with_results_in
 from tenax.engine.chaos.process import run_in_processes
 from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What
-from tenax.engine.chaos.runs import Trial, run_and_judge, run_trial, varied
+from tenax.engine.chaos.runs import Trial, run_and_judge, varied
 from tenax.engine.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
+from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
 from tenax.examples import app_path
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 NODES, RACKS = 4, 2
 CHECKPOINT_EVERY = 4
+AFTER = 24  # batches after a recovery when nothing of it is left
 BATCH_S, BATCH_ROWS, BATCHES = 0.25, 100, 36
 OPTIONS: Mapping[str, object] = {
     "rows": BATCH_ROWS * BATCHES,
@@ -123,12 +126,13 @@ def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session
 
 
 class Buffers:
-    """Looks at what the nodes hold, whenever a live pass has finished."""
+    """Looks at what the nodes hold, whenever a live pass has finished, until long after a recovery."""
 
     def __init__(self, nodes: Path) -> None:
         self.nodes = nodes
         self.held: list[tuple[int, bool, int, int]] = []
         """Last batch, whether tasks were missing, retained outputs, bytes of all files."""
+        self.when_long_over: Callable[[], None] = lambda: None
         self._outage = False
 
     def passed(self, _first: int, last: int, _reports: object, _seconds: float) -> None:
@@ -136,6 +140,9 @@ class Buffers:
         sizes = {path: path.stat().st_size for path in files if path.exists()}
         retained = sum(path.suffix == ".out" for path in sizes)
         self.held.append((last, self._outage, retained, sum(sizes.values())))
+        missing = [batch for batch, outage, _, _ in self.held if outage]
+        if missing and last > missing[-1] + AFTER + CHECKPOINT_EVERY:
+            self.when_long_over()
 
     def handled(self, coordinator: Coordinator, _event: Event, _then: object) -> None:
         self._outage = coordinator.state.outage is not None
@@ -148,19 +155,20 @@ class Buffers:
 
 
 def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:
-    options = {**OPTIONS, "rows": BATCH_ROWS * 90, "paced": False}
-    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@30b, return 2@31b"))
+    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@20b, return 2@21b"))
     buffers = Buffers(tmp_path)
     recorder = Recorder(also=(buffers,))
+    options = {**OPTIONS, "rows": BATCH_ROWS * 10_000}  # the run is stopped, however long the recovery takes
     application = load_application(app_path("traffic"), options)
-    run_trial(application, tmp_path / "run", trial, four, recorder, ())
-    assert judge(application, tmp_path / "run" / "store", tmp_path / "run" / "results", four, NODES).held
+    chaotic = with_results_in(application, tmp_path / "results")
+    driver = Driver(chaotic, tmp_path / "run" / "store", trial.settings(application.topology), recorder, four)
+    buffers.when_long_over = driver.request_stop
+    Injector(four, NODES, trial.schedule, recorder, ()).run(driver)
+    assert judge(application, tmp_path / "run" / "store", tmp_path / "results", four, NODES).held
     missing = [last for last, outage, _, _ in buffers.held if outage]
-    assert missing, "tasks were missing for a while"
     assert max(retained for last, _, retained, _ in buffers.held if last >= missing[0]) > 0  # meanwhile all retain
     before = [one for one in buffers.held if one[0] < missing[0]]
-    after = [one for one in buffers.held if one[0] > missing[-1] + 24]
-    assert after, "there are 24 batches after the recovery"
+    after = [one for one in buffers.held if one[0] > missing[-1] + AFTER]
     assert min(retained for _, _, retained, _ in after) == max(retained for _, _, retained, _ in before) == 0
     assert min(size for *_, size in after) <= 1.25 * max(size for *_, size in before)
 
