@@ -19,17 +19,17 @@ from tenax.control.events import CheckpointStored, PassFinished, Started
 from tenax.control.instructions import Reading, RunPass, StoreCheckpoint
 from tenax.control.run import Run
 from tenax.control.state import Strategy
-from tenax.control.versions import PassId, Span
+from tenax.control.versions import PassId
 from tenax.model.tasks import Task
 
 EVERY_4 = replace(SETTINGS, checkpoint_every=4)
 
 
 def stored_with(
-    strategy: Strategy, batches: int, homes: Mapping[Task, str] = HOMES
+    strategy: Strategy, batches: int, homes: Mapping[Task, str] = HOMES, every: int = 4
 ) -> tuple[Dialogue, list[tuple[int, list[str]]]]:
     """A run to so many batches, and what was stored when, sources left out."""
-    talk = Dialogue(TREE, homes, NODES, replace(EVERY_4, strategy=strategy))
+    talk = Dialogue(TREE, homes, NODES, replace(SETTINGS, checkpoint_every=every, strategy=strategy))
     talk.logs(20)
     found = []
     while talk.coordinator.state.finished < batches:
@@ -64,24 +64,51 @@ def test_individual_tasks_are_stored_by_timers_of_their_own() -> None:
     ]
 
 
-def test_a_sweep_goes_upstream_from_the_last_tasks_as_queues_are_trimmed() -> None:
-    talk, found = stored_with(Strategy.SWEEPING, 8)
-    assert [stored for _, stored in found[:3]] == [
-        ["e[0]@4", "d[0]@4"],
-        ["c[0]@6"],
-        ["e[0]@8", "b[0]@8", "d[0]@8"],  # the next sweep begins
+def test_a_sweep_goes_upstream_from_the_last_tasks_and_leaves_no_queues() -> None:
+    talk, found = stored_with(Strategy.SWEEPING, 14, every=8)
+    assert found == [
+        (8, ["e[0]@8", "d[0]@8"]),
+        (10, ["c[0]@8"]),  # its outputs until 8 are acknowledged
+        (12, ["b[0]@8"]),
     ]
-    line = talk.coordinator.state.newest
-    by_task = {version.task: (version.batch, line.queue(number)) for number, version in enumerate(line.versions)}
-    assert by_task[C] == (6, (Span(5, 6, PassId(1, 3)),))  # what d, stored at 4, would ask for
-    assert by_task[B] == (8, (Span(7, 8, PassId(1, 4)),))
+    assert talk.coordinator.state.newest.queues == ()
+    assert talk.coordinator.state.sweeps == ()
+
+
+def test_versions_that_a_sweep_has_yet_to_store_are_kept() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 10, every=8)
+    assert talk.live is not None
+    assert (talk.live.first, talk.live.keep) == (11, 8)
+    talk.finishes_live()
+    talk.publishes()
+    talk.stores()
+    talk.finishes_live()
+    assert (talk.live.first, talk.live.keep) == (15, 14)
+
+
+def test_a_sweep_goes_on_while_the_next_one_follows() -> None:
+    talk, found = stored_with(Strategy.SWEEPING, 12)
+    assert [stored for _, stored in found] == [
+        ["e[0]@4", "d[0]@4"],
+        ["c[0]@4"],
+        ["e[0]@8", "b[0]@4", "d[0]@8"],  # the next sweep begins
+        ["c[0]@8"],
+        ["e[0]@12", "b[0]@8", "d[0]@12"],
+    ]
+    assert talk.coordinator.state.newest.queues == ()
+
+
+def test_after_a_loss_a_sweep_stores_what_there_is() -> None:
+    talk, _ = stored_with(Strategy.SWEEPING, 8, every=8)
+    talk.loses(HOMES[C])
+    stored = recovered(talk)
+    assert stored[0] == "c[0]@10"
+    assert talk.coordinator.state.outage is None
 
 
 def test_a_sweep_takes_tasks_of_a_node_that_feed_only_each_other_in_one_step() -> None:
     talk, found = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
-    assert [stored for _, stored in found] == [["e[0]@4", "c[0]@4", "d[0]@4"], ["b[0]@6"]]
-    line = talk.coordinator.state.newest
-    assert line.queue(TREE.number(C)) == ()
+    assert [stored for _, stored in found] == [["e[0]@4", "c[0]@4", "d[0]@4"], ["b[0]@4"]]
     assert talk.live is not None
     assert talk.live.retain == {B}  # what c sends to d is lost with d, and never asked for
 
@@ -89,6 +116,15 @@ def test_a_sweep_takes_tasks_of_a_node_that_feed_only_each_other_in_one_step() -
 def test_a_task_that_was_moved_away_from_its_consumer_retains_for_it_again() -> None:
     talk, _ = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
     talk.loses(HOMES[D])
+    stored = recovered(talk)
+    assert again_home(talk.coordinator, C) != again_home(talk.coordinator, D)
+    assert talk.live is not None
+    assert C in talk.live.retain
+    assert stored[:3] == ["e[0]@8", "d[0]@8", "c[0]@8"]
+
+
+def recovered(talk: Dialogue) -> list[str]:
+    """Let a run go on for a while; what was stored meanwhile."""
     stored: list[str] = []
     for _ in range(20):
         state = talk.coordinator.state
@@ -102,17 +138,14 @@ def test_a_task_that_was_moved_away_from_its_consumer_retains_for_it_again() -> 
             talk.finishes_live()
         if talk.coordinator.state.unpublished:
             talk.publishes()
-    assert again_home(talk.coordinator, C) != again_home(talk.coordinator, D)
-    assert talk.live is not None
-    assert C in talk.live.retain
-    assert stored[:3] == ["e[0]@8", "d[0]@8", "c[0]@10"]  # c with what d, stored at 8, would ask for
+    return stored
 
 
 def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:
     talk, _ = stored_with(Strategy.SWEEPING, 8)
     trim = talk.coordinator.state.trimmed
     assert trim is not None
-    assert trim.queues_before == {B: 7, C: 9}
+    assert trim.queues_before == {B: 5, C: 9}
     assert trim.source_log_before == 1  # the older of the two kept lines still has b at the beginning
 
 
@@ -127,7 +160,7 @@ def test_nothing_runs_while_a_node_is_stored_synchronously() -> None:
 
 def test_neighbours_that_are_lost_together_come_back_from_states_of_different_batches() -> None:
     talk, _ = stored_with(Strategy.SWEEPING, 8)
-    talk.loses("n3", "n4")  # c, stored at 6 with a queue from 5 on, and d, stored at 8
+    talk.loses("n3", "n4")  # c, stored at 4, and d, stored at 8
     seen: list[RunPass] = []
     for _ in range(20):
         if talk.round is not None and talk.round not in seen:
@@ -136,17 +169,17 @@ def test_neighbours_that_are_lost_together_come_back_from_states_of_different_ba
             break
         talk.comes_back()
     assert [(one.first, one.last, sorted(str(step.task) for step in one.steps)) for one in seen][:1] == [
-        (7, 8, ["c[0]"])
+        (5, 6, ["c[0]"])
     ]
     assert talk.coordinator.standing.whole
 
 
 def test_a_restarted_run_reads_queues_from_the_store() -> None:
-    talk, _ = stored_with(Strategy.SWEEPING, 6)
+    talk, _ = stored_with(Strategy.INDIVIDUAL, 4)
     line = talk.coordinator.state.newest
-    assert [version.batch for version in line.versions] == [6, 4, 0, 6, 4]  # a, e, b, c, d
-    again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.SWEEPING))
-    told = again.handle(Started(2, NODES, line, 20, {D: 6, Task("e", 0): 6}))
+    assert [version.batch for version in line.versions] == [4, 4, 4, 2, 2]  # a, e, b, c, d
+    again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.INDIVIDUAL))
+    told = again.handle(Started(2, NODES, line, 20, {D: 4, Task("e", 0): 4}))
     readings: list[Reading] = []
     for _ in range(20):
         rounds = [one for one in told if isinstance(one, RunPass)]
@@ -156,7 +189,7 @@ def test_a_restarted_run_reads_queues_from_the_store() -> None:
         readings += rounds[0].readings
         told = again.handle(finished(rounds[0]))
     assert again.state.outage is None
-    assert Reading(C, again_home(again, C), PassId(1, 3), stored=True) in readings
+    assert Reading(B, again_home(again, B), PassId(1, 2), stored=True) in readings
 
 
 def again_home(coordinator: Coordinator, task: Task) -> str:

@@ -24,6 +24,8 @@ from tenax.control.run import Run
 from tenax.control.state import RunState, Strategy, Upload
 from tenax.control.versions import Span, StoredCheckpoint, Version
 
+MAX_SWEEPS = 4  # under way at a time: the versions that they have yet to come by stay on nodes
+
 Policy = Callable[[Run, RunState, Sequence[int]], Collection[int]]
 """Those of the given tasks whose checkpoint is due."""
 
@@ -73,17 +75,33 @@ def acknowledged(run: Run, line: StoredCheckpoint, number: int) -> int:
     return min((line.versions[one].after for one in run.graph.consumers_of(number)), default=line.top)
 
 
+def sweeping(run: Run, state: RunState, numbers: Collection[int]) -> RunState:
+    """Begin a sweep if the last tasks are among these: all others are to be stored as they are now."""
+    if not any(run.sweeps[number] and not run.graph.consumers_of(number) for number in numbers):
+        return state
+    heads = tuple(task.head for task in state.tasks)
+    return replace(state, sweeps=(*state.sweeps, heads)[-MAX_SWEEPS:])
+
+
+def swept(run: Run, state: RunState) -> RunState:
+    """End the sweeps that have come to their first tasks."""
+    numbers, line = run.by_strategy.get(Strategy.SWEEPING, ()), state.newest.versions
+    left = (heads for heads in state.sweeps if any(line[one].batch < heads[one].batch for one in numbers))
+    return replace(state, sweeps=tuple(left)) if state.sweeps else state
+
+
 def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | None:
-    """What is stored if these tasks are, at their heads; None if there is nothing that can be."""
+    """What is stored if these tasks are; None if there is nothing that can be."""
     line = state.newest
-    chosen = {number for number in numbers if state.tasks[number].head != line.versions[number]}
+    offers = _offers(run, state, numbers)
+    chosen = {number for number, version in offers.items() if version != line.versions[number]}
     recipes = not chosen.isdisjoint(run.rebuilt)
     chosen.difference_update(run.rebuilt)
     if run.all_aligned and line.batch == line.top:
         heads = tuple(task.head for task in state.tasks)
         return Upload(StoredCheckpoint(state.finished, heads), heads, tuple(map(_node, state.tasks)))
     while chosen or recipes:  # ends: the chosen only become fewer
-        drawn = _line(run, state, chosen)
+        drawn = _line(run, state, {number: offers[number] for number in chosen})
         if drawn.versions == line.versions:
             return None
         queues = {number: _queue(state.tasks[number], line.queue(number), drawn, number) for number in chosen}
@@ -95,11 +113,11 @@ def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | No
     return None
 
 
-def _line(run: Run, state: RunState, chosen: Collection[int]) -> StoredCheckpoint:
+def _line(run: Run, state: RunState, chosen: Mapping[int, Version]) -> StoredCheckpoint:
     """The line that there will be; sources are wherever the batch log is."""
     line = state.newest
     versions = [
-        task.head if number in chosen or run.is_source[number] else line.versions[number]
+        chosen.get(number, task.head if run.is_source[number] else line.versions[number])
         for number, task in enumerate(state.tasks)
     ]
     for number in run.rebuilt:  # consumers first
@@ -109,6 +127,22 @@ def _line(run: Run, state: RunState, chosen: Collection[int]) -> StoredCheckpoin
     before = line.acknowledged or (0,) * len(versions)
     marks = (acknowledged(run, drawn, one) if one in chosen else before[one] for one in range(len(versions)))
     return replace(drawn, acknowledged=tuple(marks))
+
+
+def _offers(run: Run, state: RunState, numbers: Collection[int]) -> dict[int, Version]:
+    """The versions of these tasks that would be stored now.
+
+    That is the head; of one that a sweep comes by, what it was when the sweep began, if no consumer is behind that.
+    """
+    line, found = state.newest.versions, dict[int, Version]()
+    for number in sorted(numbers, reverse=True):  # consumers before their producers
+        found[number] = state.tasks[number].head
+        consumers = run.graph.consumers_of(number)
+        if run.sweeps[number] and consumers and state.sweeps:
+            bound = min(found.get(one, line[one]).after for one in consumers)
+            versions = (heads[number] for heads in state.sweeps if line[number].batch < heads[number].batch <= bound)
+            found[number] = max(versions, key=lambda one: one.batch, default=found[number])
+    return found
 
 
 def _queue(task: TaskState, stored: Sequence[Span], line: StoredCheckpoint, number: int) -> tuple[Span, ...] | None:
@@ -200,6 +234,9 @@ def _none(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
 
 def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
     """The last tasks by a timer; every other one when its consumers have let go of some of its queue.
+
+    It is then stored as it was when the sweep began: all that it had sent until then is acknowledged, so that nothing
+    of it lies in a queue.
 
     Tasks of a node that feed only each other let go at once, so that a sweep takes them in one step.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tenax.control.checkpoints import acknowledged, captured, everybody, followed_by, is_last, wanted
+from tenax.control.checkpoints import acknowledged, captured, everybody, followed_by, is_last, sweeping, wanted
 from tenax.control.copies import Role
 from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
@@ -223,7 +223,8 @@ def _needed_from(state: RunState) -> int:
     copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
     behind = state.outage is not None or any(task.replica is not None and task.in_step is None for task in state.tasks)
     shadows = [line.batch for line in state.kept] if behind else []
-    return min([*uploads, *shadows, *(copy.level for copy in copies if copy is not None)], default=0)
+    swept = [one.batch for heads in state.sweeps for one in heads]
+    return min([*uploads, *shadows, *swept, *(copy.level for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:
@@ -246,6 +247,7 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     newer = state.due is None or (ending and not is_last(run, state, state.due.line))
     if state.live is None and newer and standing(run, state).whole:
         numbers = everybody(run) if ending else wanted(run, state)
+        state = replace(state, sweeps=()) if ending else sweeping(run, state, numbers)
         if numbers or ending:
             state = replace(state, due=captured(run, state, numbers))
     due = state.due

@@ -88,6 +88,7 @@ def cancelled(state: RunState) -> RunState:
         round=None,
         round_attempt=1,
         due=None,
+        sweeps=(),
         outage=None if state.outage is None else replace(state.outage, gap=None, stalled=0),
         notices=(*state.notices, *notices),
     )

@@ -236,6 +236,7 @@ class RunState:
       replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
     - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
     - `due` is a checkpoint not yet begun, `storing` the one under way.
+    - `sweeps` are those under way, oldest first: of each the heads when it began, in task order.
     - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
       pass finished.
     - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
@@ -273,6 +274,7 @@ class RunState:
     kept: tuple[StoredCheckpoint, ...] = ()
     due: Upload | None = None
     storing: Upload | None = None
+    sweeps: tuple[tuple[Version, ...], ...] = ()
     trimmed: Trim | None = None
     batch_s: float = 0.0
     checkpoint_s: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from tenax.control.checkpoints import acknowledged
+from tenax.control.checkpoints import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
     BatchesLogged,
@@ -437,6 +437,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
     spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
     tasks = tuple(_with_fewer_recipes(task, version) for task, version in zip(state.tasks, line.versions, strict=True))
     state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent, tasks=tasks)
+    state = swept(run, state)
     if standing(run, state).whole:
         state = replace(state, losses=0, alert=False)
         tasks = tuple(_trimmed(run, task, number, line) for number, task in enumerate(state.tasks))

@@ -347,17 +347,16 @@ def _remarks(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[str,
         "outputs that a consumer restored at an older batch would ask for; what the store holds already is not written "
         "again",
         f"queues are so much of the bytes, every {longest} batches, state of {plan.small} elements: {shares}",
-        "a sweep takes a node in one step, since tasks of a node that feed only each other are stored together; its "
-        "next step finds the outputs of the passes that ran meanwhile, mostly one, whatever the interval: so the "
-        "longer the interval is in passes, the more is saved",
+        "a sweep takes a node in one step, since tasks of a node that feed only each other are stored together; every "
+        "step stores states as they were when the sweep began, so that all they had sent is acknowledged",
         "synchronous and individual checkpoints follow timers that are spread evenly over the interval; a queue then "
         "holds what its consumer has not stored since, which grows with the interval. What is stored together counts "
         "as acknowledged, so queues within a node stay empty here; in the paper they hold a whole interval",
         "the timers of nodes go off in the order of their names: a consumer is stored a quarter of an interval before "
         "its producer, or three quarters, so a synchronous queue may have one or three quarters of an interval",
         "aligned checkpoints are at one batch and have no queues at all; they have no equal in the paper",
-        "the time of a checkpoint is that of a Spark job on the nodes that are stored and of the commit; nothing runs "
-        "beside a synchronous one, passes go on beside the others and share the processors with them",
+        "the time of a checkpoint is from its order to its commit; a synchronous one is a Spark job of its own, with "
+        "nothing beside it; the others ride in the next pass and are there when that has finished",
         "the paper's intervals are 0.1 to 0.9 s; ours are counted in batches, for a pass takes far longer than its "
         "messages do",
     )
