@@ -19,6 +19,7 @@ from tenax.engine.chaos.process import Command, end_session, session_members
 from tenax.engine.chaos.record import Outcome
 from tenax.engine.chaos.runs import Trial, varied
 from tenax.engine.chaos.schedule import random_schedule
+from tenax.engine.session import Heartbeat
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -84,7 +85,8 @@ def test_a_folder_with_other_things_is_not_emptied(
 def test_a_child_is_told_the_whole_trial(seed: int) -> None:
     command = Command("app.py", {"rows": 5, "paced": True}, "out", drawn(seed), 12.5)
     assert Command.from_json(command.to_json()) == command
-    named = replace(command, trial=Trial(protection=Protection(replicas=("a[0]", "b[*]"))))
+    protection = Protection(replicas=("a[0]", "b[*]"))
+    named = replace(command, trial=Trial(protection=protection, standby_nodes=1, heartbeat=Heartbeat(0.5, 4)))
     assert Command.from_json(named.to_json()) == named
 
 

@@ -32,6 +32,14 @@ def _value(text: str) -> object:
     return text
 
 
+def check_standby(standby: int, nodes: int) -> None:
+    """Refuse a cluster with nothing but standby nodes."""
+    if standby >= nodes:
+        raise InvalidRequest(
+            f"some nodes are not standby, found --standby-nodes {standby} of --nodes {nodes}: lower it"
+        )
+
+
 def overridden(protection: Protection, given: Mapping[str, str | float | None]) -> Protection:
     """The protection of an application with what was given on the command line in place of its own."""
     changes: dict[str, str | float | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}

@@ -11,21 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tenax.cli import render
-from tenax.cli.arguments import name_values, overridden
-from tenax.cli.options import (
-    BackupsBy,
-    CheckpointBy,
-    CheckpointEvery,
-    FailureEvery,
-    FollowLoad,
-    OutputMode,
-    RecoveryLatency,
-    RecoveryMode,
-    RecoveryOrder,
-    Replicas,
-    TentativeDelay,
-    made,
-)
+from tenax.cli.arguments import check_standby, name_values, overridden
+from tenax.cli.options import Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, made, protecting
 from tenax.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -36,7 +23,9 @@ Faults = list[str] | None
 OWN = ("store", "results", "replay", "cluster", "timeline.jsonl", "outcome.json", "driver.log")
 
 
+@protecting
 def chaos_command(
+    given: Given,
     file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for the file's build(...).")
@@ -54,17 +43,9 @@ def chaos_command(
     ] = 30,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 4,
     racks: Annotated[int, typer.Option("--racks", metavar="N", help="Racks they are dealt out to.", min=1)] = 2,
-    replicas: Replicas = None,
-    recovery_latency: RecoveryLatency = None,
-    backups: BackupsBy = None,
-    recovery: RecoveryMode = None,
-    outputs: OutputMode = None,
-    order: RecoveryOrder = None,
-    tentative_delay: TentativeDelay = None,
-    checkpoint: CheckpointBy = None,
-    checkpoint_every: CheckpointEvery = None,
-    failure_every: FailureEvery = None,
-    follow_load: FollowLoad = None,
+    standby_nodes: StandbyNodes = 0,
+    heartbeat: HeartbeatEvery = "5s",
+    missed: MissedHeartbeats = 3,
     batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
     max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("out/chaos"),
@@ -96,29 +77,28 @@ def chaos_command(
     from tenax.engine.chaos.schedule import Kind, check, parse_fault, random_schedule
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
+    from tenax.engine.session import Heartbeat
     from tenax.operators.durations import microseconds
 
     told = {Kind.KILL: kill, Kind.HANG: hang, Kind.RETURN: back, Kind.DRIVER: kill_driver}
     schedule: Schedule = tuple(parse_fault(kind, text) for kind, texts in told.items() for text in texts or [])
     schedule += random_schedule(seed, nodes, racks, within) if random else ()
     check(schedule, nodes, racks)
+    check_standby(standby_nodes, nodes)
     arguments = name_values(options or [])
     application = load_application(file, arguments)  # mistakes are told now, not by a child
-    given = {
-        "replicas": replicas,
-        "recovery_latency": recovery_latency,
-        "backups": backups,
-        "recovery": recovery,
-        "outputs": outputs,
-        "order": order,
-        "tentative_delay": tentative_delay,
-        "checkpoint": checkpoint,
-        "checkpoint_every": checkpoint_every,
-        "failure_every": failure_every,
-        "follow_load": follow_load,
-    }
     protection = overridden(application.protection, given)
-    trial = Trial(nodes, racks, protection, microseconds(batch) / 1e6, max_rows, schedule, seed if random else None)
+    trial = Trial(
+        nodes,
+        racks,
+        protection,
+        microseconds(batch) / 1e6,
+        max_rows,
+        schedule,
+        seed if random else None,
+        standby_nodes,
+        Heartbeat(microseconds(heartbeat) / 1e6, missed),
+    )
     settings = trial.settings(application.topology)
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     console = Console(stderr=True, highlight=False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import typer
 
@@ -82,6 +85,44 @@ FollowLoad = Annotated[
         help="Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
     ),
 ]
+
+PROTECTION: Mapping[str, object] = {
+    "replicas": Replicas,
+    "recovery_latency": RecoveryLatency,
+    "backups": BackupsBy,
+    "recovery": RecoveryMode,
+    "outputs": OutputMode,
+    "order": RecoveryOrder,
+    "tentative_delay": TentativeDelay,
+    "checkpoint": CheckpointBy,
+    "checkpoint_every": CheckpointEvery,
+    "failure_every": FailureEvery,
+    "follow_load": FollowLoad,
+}
+"""What a command line can say of a protection, by the names of its fields."""
+
+Given = Mapping[str, str | float | None]
+"""What it has said."""
+
+
+def protecting(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of a protection after its own; it gets them together, as `given`."""
+
+    @functools.wraps(command)
+    def wrapped(**words: object) -> None:
+        given = {name: words.pop(name) for name in PROTECTION}
+        command(**words, given=given)
+
+    own = inspect.signature(command).parameters.values()
+    hints = {name: kind for name, kind in get_type_hints(command, include_extras=True).items() if name != "given"}
+    parameters = [one.replace(annotation=hints[one.name]) for one in own if one.name != "given"]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+        for name, kind in PROTECTION.items()
+    ]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {**hints, **PROTECTION}
+    return wrapped
 
 
 def made(folder: Path) -> Path:

@@ -10,28 +10,15 @@ from typing import Annotated
 import typer
 
 from tenax.cli import render
-from tenax.cli.arguments import name_values, overridden
-from tenax.cli.options import (
-    BackupsBy,
-    CheckpointBy,
-    CheckpointEvery,
-    FailureEvery,
-    FollowLoad,
-    HeartbeatEvery,
-    MissedHeartbeats,
-    OutputMode,
-    RecoveryLatency,
-    RecoveryMode,
-    RecoveryOrder,
-    Replicas,
-    StandbyNodes,
-    TentativeDelay,
-)
+from tenax.cli.arguments import check_standby, name_values, overridden
+from tenax.cli.options import Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import InvalidRequest, TenaxError
+from tenax.errors import TenaxError
 
 
+@protecting
 def run_command(
+    given: Given,
     file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for the file's build(...).")
@@ -51,17 +38,6 @@ def run_command(
     standby_nodes: StandbyNodes = 0,
     heartbeat: HeartbeatEvery = "5s",
     missed: MissedHeartbeats = 3,
-    replicas: Replicas = None,
-    recovery_latency: RecoveryLatency = None,
-    backups: BackupsBy = None,
-    recovery: RecoveryMode = None,
-    outputs: OutputMode = None,
-    order: RecoveryOrder = None,
-    tentative_delay: TentativeDelay = None,
-    checkpoint: CheckpointBy = None,
-    checkpoint_every: CheckpointEvery = None,
-    failure_every: FailureEvery = None,
-    follow_load: FollowLoad = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -86,24 +62,9 @@ def run_command(
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 
-    if standby_nodes >= nodes and master is None:
-        raise InvalidRequest(
-            f"some nodes are not standby, found --standby-nodes {standby_nodes} of --nodes {nodes}: lower it"
-        )
+    if master is None:
+        check_standby(standby_nodes, nodes)
     application = load_application(file, name_values(options or []))
-    given = {
-        "replicas": replicas,
-        "recovery_latency": recovery_latency,
-        "backups": backups,
-        "recovery": recovery,
-        "outputs": outputs,
-        "order": order,
-        "tentative_delay": tentative_delay,
-        "checkpoint": checkpoint,
-        "checkpoint_every": checkpoint_every,
-        "failure_every": failure_every,
-        "follow_load": follow_load,
-    }
     protected = planned(application.topology, overridden(application.protection, given))
     settings = protected.settings(
         RunSettings(

@@ -22,6 +22,7 @@ from tenax.engine.store.store import LoggedBatch
 
 MAX_SHOWN = 5  # findings that a text names
 REPLAY = "replay"  # the folder of the run without failures, beside the store
+REPLAYED = Settings(max_batches_per_pass=8, max_batches_ahead=16, max_unpublished=16)  # nobody waits for single batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def judge(application: Application, store: Path, results: Path, session: Session
     shutil.rmtree(folder, ignore_errors=True)
     copy_batches(store, folder / "store")
     again = with_results_in(application, folder / "results")
-    settings = RunSettings(nodes=nodes, control=Settings(), replay=True, keep_batches=True)
+    settings = RunSettings(nodes=nodes, control=REPLAYED, replay=True, keep_batches=True)
     stop = Driver(again, folder / "store", settings, Recorder(), session).run()
     if stop.outcome is not Outcome.FINISHED:
         raise ClusterFailed(f"a run without failures finishes, found {stop.reason}: correct that first")

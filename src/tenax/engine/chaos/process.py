@@ -22,7 +22,7 @@ from tenax.engine.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, ru
 from tenax.engine.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.loading import load_application
-from tenax.engine.session import Session
+from tenax.engine.session import Heartbeat, Session
 from tenax.errors import TenaxError
 
 POLL_S = 0.02
@@ -60,7 +60,9 @@ class Command:
         asked = trial.pop("protection")
         if isinstance(asked["replicas"], list):
             asked["replicas"] = tuple(asked["replicas"])
-        return cls(trial=Trial(**trial, protection=Protection(**asked), schedule=schedule), **data)
+        heartbeat = Heartbeat(**trial.pop("heartbeat"))
+        made = Trial(**trial, protection=Protection(**asked), schedule=schedule, heartbeat=heartbeat)
+        return cls(trial=made, **data)
 
 
 def run_in_processes(

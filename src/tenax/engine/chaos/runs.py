@@ -16,7 +16,7 @@ from tenax.engine.chaos.schedule import Kind, Schedule, check_tasks
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.protection import planned
-from tenax.engine.session import Session
+from tenax.engine.session import Heartbeat, Session
 from tenax.engine.sources.source import Limits
 from tenax.errors import InvalidRequest
 from tenax.model.graph import TaskGraph
@@ -36,6 +36,8 @@ class Trial:
     max_rows: int = 100_000
     schedule: Schedule = ()
     seed: int | None = None
+    standby_nodes: int = 0
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def settings(self, topology: Topology) -> RunSettings:
         """How the driver runs it; the whole batch log stays, for the oracle."""
@@ -45,6 +47,8 @@ class Trial:
             batch_s=self.batch_s,
             limits=Limits(self.max_rows),
             racks=self.racks,
+            standby_nodes=self.standby_nodes,
+            heartbeat=self.heartbeat,
             keep_batches=True,
         )
         return planned(topology, self.protection).settings(base)
