@@ -25,6 +25,7 @@ from tenax.control.instructions import (
     Instruction,
     LogBatches,
     MoveReplicas,
+    MoveTasks,
     PassKind,
     PlanReplicas,
     Promote,
@@ -91,6 +92,22 @@ def tree_at(
     return talk
 
 
+def goes_on(talk: Dialogue, batches: int) -> list[str]:
+    """The run for so many batches more, with everything that is asked for done at once."""
+    said: list[str] = []
+    until = talk.coordinator.state.finished + batches
+    while talk.coordinator.state.finished < until:
+        if talk.coordinator.state.round is not None:
+            said += talk.finishes_round()
+        if talk.coordinator.state.live is not None:
+            said += talk.finishes_live()
+        if talk.coordinator.state.publishing is not None:
+            said += talk.publishes()
+        if talk.coordinator.state.storing is not None:
+            said += talk.stores()
+    return said
+
+
 def finished(order: RunPass, written_bytes: int = 0) -> PassFinished:
     """Every step of a pass has done its work."""
     reports = (
@@ -103,20 +120,21 @@ def finished(order: RunPass, written_bytes: int = 0) -> PassFinished:
 class Dialogue:
     """A coordinator and what it has under way: the newest live pass, round, publication and checkpoint.
 
-    `homes` says where tasks run at first; invariants are checked after every event.
+    `homes` says where tasks run, if the coordinator is not to decide; invariants are checked after every event.
     """
 
     def __init__(
         self,
         graph: TaskGraph,
-        homes: Mapping[Task, str],
+        homes: Mapping[Task, str] | None,
         nodes: Iterable[Node],
         settings: Settings,
         retain: Iterable[Task] = (),
         replicas: Iterable[Task] = (),
     ) -> None:
-        placement = Placement(homes, {})
-        self.coordinator = Coordinator(graph, settings, retain, replicas, place=lambda *_: placement)
+        placement = Placement(homes or {}, {})
+        place = None if homes is None else lambda *_: placement
+        self.coordinator = Coordinator(graph, settings, retain, replicas, place=place)
         self.live: RunPass | None = None
         self.round: RunPass | None = None
         self.publish: Publish | None = None
@@ -231,6 +249,8 @@ def lines(one: Instruction) -> list[str]:
             return [f"roll back to {one.number}: {one.reason}"]
         case PlanReplicas():
             return [f"plan replicas by batches up to {one.batch}"]
+        case MoveTasks():
+            return [f"move {', '.join(f'{task} {node}' for task, node in one.homes.items())}"]
         case MoveReplicas():
             return [f"move replicas from {_names(one.before)} to {_names(one.after)}: {one.reason}"]
         case RequestNodes():

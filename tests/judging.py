@@ -11,6 +11,7 @@ from tenax.control.instructions import (
     CancelPass,
     Instruction,
     LogBatches,
+    MoveTasks,
     Outcome,
     PassKind,
     Promote,
@@ -107,6 +108,8 @@ class Judge:
                     assert one.node in self.nodes, "replicas on live nodes take over"
                 case Recover():
                     assert set(one.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
+                case MoveTasks():
+                    assert set(one.homes.values()) <= set(self.nodes), "tasks move to live nodes"
                 case RollBack():
                     assert one.number in self.checkpoints
                     self.disturbed = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, after, tree_at
+from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, after, goes_on, tree_at
 
 from tenax.control.events import PassFinished, PlanningFailed, ReplicasPlanned, TaskReport
 from tenax.control.instructions import PlanReplicas, Step
@@ -27,22 +27,6 @@ def replicas(talk: Dialogue) -> dict[Task, bool]:
     """The tasks that have a replica, and whether it is in step."""
     tasks = zip(TREE.tasks(range(len(TREE))), talk.coordinator.state.tasks, strict=True)
     return {name: task.in_step is not None for name, task in tasks if task.replica is not None}
-
-
-def goes_on(talk: Dialogue, batches: int) -> list[str]:
-    """The run for so many batches more, with everything that is asked for done at once."""
-    said: list[str] = []
-    until = talk.coordinator.state.finished + batches
-    while talk.coordinator.state.finished < until:
-        if talk.coordinator.state.round is not None:
-            said += talk.finishes_round()
-        if talk.coordinator.state.live is not None:
-            said += talk.finishes_live()
-        if talk.coordinator.state.publishing is not None:
-            said += talk.publishes()
-        if talk.coordinator.state.storing is not None:
-            said += talk.stores()
-    return said
 
 
 def moves(said: list[str]) -> list[str]:

@@ -210,16 +210,16 @@ def test_a_store_of_another_strategy_is_taken_over() -> None:
 
 
 def test_a_task_that_is_stored_no_more_has_no_queue() -> None:
-    settings = replace(NONE, strategy=Strategy.SWEEPING)
-    swept = Rebuilding(TREE, HOMES, NODES, settings)
-    swept.logs(20)
-    while swept.coordinator.state.finished < 8:
-        swept.finishes_live()
-        swept.publishes()
-        while swept.coordinator.state.storing is not None:
-            swept.stores()
-    line = swept.coordinator.state.newest
-    assert line.queue(TREE.number(C))
+    settings = replace(NONE, strategy=Strategy.INDIVIDUAL)
+    stored = Rebuilding(TREE, HOMES, NODES, settings)
+    stored.logs(20)
+    while stored.coordinator.state.finished < 8:
+        stored.finishes_live()
+        stored.publishes()
+        while stored.coordinator.state.storing is not None:
+            stored.stores()
+    line = stored.coordinator.state.newest
+    assert any(line.queues)
     talk = Rebuilding(TREE, HOMES, NODES, NONE)
     talk.coordinator = Coordinator(TREE, NONE)
     talk.tell(Started(2, NODES, line, 8, {D: 8, E: 8}))

@@ -189,6 +189,9 @@ class Outages:
                 said += ["; ".join(told)] if told else []
             elif isinstance(one, instructions.RollBack):
                 said.append(f"all tasks go back to checkpoint {one.number}: {one.reason}")
+            elif isinstance(one, instructions.MoveTasks):
+                on = sorted({self.nodes[name].label for name in one.homes.values() if name in self.nodes})
+                said.append(f"{_count(len(one.homes), 'task')} moved to {', '.join(on)}, to spread the load")
             elif isinstance(one, instructions.MoveReplicas):
                 new = ", ".join(str(task) for task in one.after if task not in one.before) or "none"
                 old = ", ".join(str(task) for task in one.before if task not in one.after) or "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tenax.control.balancing import change_places
 from tenax.control.checkpoints import acknowledged, captured, everybody, followed_by, is_last, sweeping, wanted
 from tenax.control.copies import Role
 from tenax.control.following import plan_replicas, retire
@@ -201,8 +202,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     found: set[Task] = set(run.tasks) if everybody else set(run.retain)
     if not everybody:
         found.update(task for task in run.queueing if followed_by(run, state, run.number[task]) is None)
-        for task in state.replicated:
-            number = run.number[task]
+        for number in {*(run.number[task] for task in state.replicated), *state.moving}:
             if state.tasks[number].in_step is None:
                 found.update(run.tasks[producer] for producer in graph.producers_of(number))
     return frozenset(
@@ -288,6 +288,7 @@ def _is_over(run: Run, state: RunState) -> bool:
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _place,
     retire,  # before the next pass: it steps in none that runs
+    change_places,
     _publish,  # before the next pass: results are what people wait for
     _run_round,
     _store_checkpoint,  # before the next pass: it needs all tasks at rest

@@ -76,7 +76,7 @@ def retire(run: Run, state: RunState) -> tuple[RunState, None]:
     old = {
         number
         for number, task in enumerate(state.tasks)
-        if task.replica is not None and run.tasks[number] not in state.replicated
+        if task.replica is not None and run.tasks[number] not in state.replicated and number not in state.moving
     }
     if not old or state.live is not None or state.round is not None or not standing(run, state).whole:
         return state, None

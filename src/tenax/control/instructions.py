@@ -164,6 +164,13 @@ class Recover:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveTasks:
+    """Tasks go on at nodes that have come, to spread the load. For the record: their states are there already."""
+
+    homes: Mapping[Task, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RollBack:
     """All tasks go back to a checkpoint, because passes from newer versions keep failing. For the record."""
 
@@ -255,6 +262,7 @@ Instruction = (
     | RollBack
     | PlanReplicas
     | MoveReplicas
+    | MoveTasks
     | RequestNodes
     | Wake
     | Stop

@@ -89,6 +89,8 @@ def cancelled(state: RunState) -> RunState:
         round_attempt=1,
         due=None,
         sweeps=(),
+        crowded=state.crowded or bool(state.moving),
+        moving={},
         outage=None if state.outage is None else replace(state.outage, gap=None, stalled=0),
         notices=(*state.notices, *notices),
     )

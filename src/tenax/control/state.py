@@ -243,6 +243,8 @@ class RunState:
     - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
       `plan_request` is the batch up to which that is being done.
     - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
+    - `crowded` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with their
+      new nodes.
     - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
@@ -291,6 +293,8 @@ class RunState:
     losses: int = 0
     alert: bool = False
     unplaced: bool = False
+    crowded: bool = False
+    moving: Mapping[int, str] = field(default_factory=dict)
     notices: tuple[Instruction, ...] = ()
 
     wrap_up: Stop | None = None

@@ -18,6 +18,7 @@ from tenax.control.instructions import (
     CancelPass,
     Instruction,
     MoveReplicas,
+    MoveTasks,
     Promote,
     Publish,
     Recover,
@@ -116,6 +117,8 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
         case MoveReplicas() if (task in instruction.before) != (task in instruction.after):
             what = "has no replica any more" if task in instruction.before else "gets a replica"
             return f"{what}: {instruction.reason}"
+        case MoveTasks():
+            return f"goes on at {instruction.homes[task]}, to spread the load" if task in instruction.homes else ""
         case RollBack():
             return f"back to checkpoint {instruction.number}: {instruction.reason}"
         case Trim():

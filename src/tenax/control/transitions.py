@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from tenax.control.balancing import begin_moves
 from tenax.control.checkpoints import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
@@ -442,6 +443,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
         state = replace(state, losses=0, alert=False)
         tasks = tuple(_trimmed(run, task, number, line) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), line)
+        state = begin_moves(run, state, line)
     return state
 
 
@@ -477,7 +479,9 @@ def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Le
 def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:
     known = state.gone | {node.name for node in state.nodes}
     new = tuple(node for node in event.nodes if node.name not in known)
-    return replace(state, nodes=state.nodes + new, unplaced=True) if new else Ignored("these nodes are known")
+    if not new:
+        return Ignored("these nodes are known")
+    return replace(state, nodes=state.nodes + new, unplaced=True, crowded=True)
 
 
 def _woken(state: RunState, event: Woken) -> Learned:

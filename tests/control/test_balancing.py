@@ -1,0 +1,109 @@
+"""Nodes come, and tasks spread over them: which ones, when they change places, and what a loss in between leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, E, goes_on
+
+from tenax.control.state import Strategy
+from tenax.model.cluster import Node
+from tenax.model.tasks import Task
+
+EVERY_4 = replace(SETTINGS, checkpoint_every=4)
+N1, N2, N3 = Node("n1"), Node("n2"), Node("n3")
+
+
+def crowded(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = Strategy.ALIGNED) -> Dialogue:
+    """All tasks on n1 or these nodes, 6 batches finished, the next pass runs."""
+    talk = Dialogue(TREE, None, nodes or (N1,), replace(EVERY_4, strategy=strategy), replicas=replicas)
+    talk.logs(20)
+    goes_on(talk, 6)
+    return talk
+
+
+def homes(talk: Dialogue) -> dict[Task, str]:
+    tasks = zip(TREE.tasks(range(len(TREE))), talk.coordinator.state.tasks, strict=True)
+    return {name: task.primary.node for name, task in tasks if task.primary is not None}
+
+
+def moves(said: list[str]) -> list[str]:
+    return [line for line in said if line.startswith("move")]
+
+
+def test_tasks_move_to_nodes_that_come_and_chains_stay_whole() -> None:
+    talk = crowded()
+    talk.gains(N2, N3)
+    assert moves(goes_on(talk, 8)) == ["move a[0] n3, e[0] n2"]
+    assert homes(talk) == {A: "n3", E: "n2", B: "n1", C: "n1", D: "n1"}
+    assert all(task.replica is None for task in talk.coordinator.state.tasks)
+    assert "goes on at n2, to spread the load" in "\n".join(map(str, talk.coordinator.story(E)))
+
+
+def test_live_passes_go_on_while_a_copy_catches_up() -> None:
+    talk = crowded()
+    talk.gains(N2)
+    talk.finishes_live()
+    talk.publishes()
+    talk.stores()  # the copy of e starts from this checkpoint
+    task = talk.coordinator.state.tasks[TREE.number(E)]
+    assert task.replica is not None
+    assert (task.replica.node, task.replica.stored) == ("n2", True)
+    assert talk.coordinator.state.live is not None
+    assert homes(talk)[E] == "n1"
+    goes_on(talk, 6)
+    assert homes(talk)[E] == "n2"
+
+
+def test_nobody_moves_if_that_takes_nothing_off_the_fullest_node() -> None:
+    talk = crowded(*(Node(f"n{number}") for number in range(1, 4)))
+    talk.gains(Node("n4"))
+    assert moves(goes_on(talk, 8)) == []  # b, c and d are a chain: no other node could be fuller
+
+
+def test_whoever_has_a_replica_stays() -> None:
+    talk = crowded(N1, N2, replicas=(B, C, D, E))
+    before = homes(talk)
+    talk.gains(N3)
+    goes_on(talk, 8)
+    assert {task: home for task, home in homes(talk).items() if task != A} == {
+        task: home for task, home in before.items() if task != A
+    }
+
+
+def test_a_new_node_that_is_lost_again_leaves_everything_as_it_was() -> None:
+    talk = crowded()
+    talk.gains(N2)
+    talk.finishes_live()
+    talk.publishes()
+    talk.stores()
+    talk.loses("n2")
+    goes_on(talk, 6)
+    assert set(homes(talk).values()) == {"n1"}
+    assert all(task.replica is None for task in talk.coordinator.state.tasks)
+    assert talk.coordinator.state.moving == {}
+
+
+def test_an_old_node_that_is_lost_leaves_the_copies_to_go_on() -> None:
+    talk = crowded()
+    talk.gains(N2)
+    talk.finishes_live()
+    talk.publishes()
+    talk.stores()
+    assert "promote e[0] n2" in talk.loses("n1")
+    goes_on(talk, 6)
+    assert set(homes(talk).values()) == {"n2"}
+
+
+def test_room_is_respected() -> None:
+    talk = crowded(Node("n1", slots=5))
+    talk.gains(Node("n2", slots=1))
+    goes_on(talk, 8)
+    assert sum(home == "n2" for home in homes(talk).values()) <= 1
+
+
+def test_a_sweep_that_a_move_overtakes_stores_what_there_is() -> None:
+    talk = crowded(strategy=Strategy.SWEEPING)
+    talk.gains(N2)
+    assert moves(goes_on(talk, 8)) == ["move e[0] n2"]
+    assert talk.coordinator.state.newest.batch >= 8
