@@ -87,7 +87,7 @@ def _cases(rates: Sequence[int], windows: Sequence[int]) -> tuple[Case, ...]:
     )
 
 
-FULL = Plan(_cases((1_000, 4_000), (10, 30)), batch_s=2, interval=5)
+FULL = Plan(_cases((1_000, 2_000), (10, 30)), batch_s=2, interval=5)
 QUICK = Plan(
     (Case(ACTIVE, PRIMARIES, 50, 4), Case(CHECKPOINT, ONE, 50, 4), Case(REPLAY, PRIMARIES, 50, 4)),
     batch_s=2,
