@@ -63,10 +63,10 @@ def test_every_technique_meets_every_loss_at_every_rate_and_window(tmp_path: Pat
 def test_latencies_are_compared_between_losses_that_are_alike_in_all_else() -> None:
     found = techniques()
     assert claim(found, "active replicas: batches") == 1
-    assert claim(found, "one node lost: latency with checkpoint") == 5.0
+    assert claim(found, "one node lost: latency with checkpoint") == 3.0
     assert claim(found, "all primaries lost: latency with source replay") == 4.0
     assert claim(found, "active replicas: latency at") == 1.0
-    assert claim(found, "checkpoint: latency at 4,000 over that at 1,000") == 4.0
+    assert claim(found, "checkpoint: latency at 2,000 over that at 1,000") == 2.0
     assert claim(found, "source replay: latency with windows of 30 s") == 3.0
 
 
