@@ -1,4 +1,4 @@
-"""Recovery and its cost: what tables say of recorded losses and processor times, and small runs of the real thing."""
+"""Recovery and its cost: what tables say of recorded losses and processor times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from watching import Watched
 
 from tenax.experiments import checkpoint_cpu, partial_replication, recovery_techniques
 from tenax.experiments.results import Findings, Machine, Result
@@ -156,36 +155,3 @@ def test_content_is_the_part_of_the_final_readings_that_a_tentative_window_count
     shown = pl.DataFrame({"window_end": ends[1:3], "readings": [4, 10]})
     assert partial_replication.content(final, shown) == (0.4, 1.0)
     assert partial_replication.content(final, pl.DataFrame()) == ()
-
-
-def test_active_replicas_on_real_executors_need_one_batch_and_all_runs_are_exact(tmp_path: Path) -> None:
-    progress = Watched()
-    found = recovery_techniques.run(1, True, progress)
-    print(written(found, tmp_path))
-    assert len(progress.labels) == progress.steps > 0
-    rows = {row["technique"]: row for row in rows_of(found, "From the kill")}
-    assert {row["exact"] for row in rows.values()} == {"yes"}
-    assert rows[recovery_techniques.ACTIVE]["batches"] == 1
-    assert rows[recovery_techniques.CHECKPOINT]["replayed"] == 2
-    assert rows[recovery_techniques.REPLAY]["replayed"] == 5
-
-
-def test_checkpoints_on_real_executors_are_counted(tmp_path: Path) -> None:
-    progress = Watched()
-    found = checkpoint_cpu.run(1, True, progress)
-    print(written(found, tmp_path))
-    assert len(progress.labels) == progress.steps > 0
-    stored = {row["checkpoints"]: row["stored"] for row in rows_of(found, "A batch")}
-    assert stored["none"] == 0
-    assert 0 not in {stored["every 1 s"], stored["every 2 s"]}
-
-
-def test_half_of_the_replicas_show_tentative_outputs_on_real_executors(tmp_path: Path) -> None:
-    progress = Watched()
-    found = partial_replication.run(1, True, progress)
-    print(written(found, tmp_path))
-    assert len(progress.labels) == progress.steps > 0
-    rows = {row["plan"]: row for row in rows_of(found, "From the kill")}
-    assert {row["exact"] for row in rows.values()} == {"yes"}
-    assert rows["PPA-1.0"]["tentative"] == 0
-    assert rows["PPA-0.5"]["quality"] in (None, pytest.approx(0.375))
