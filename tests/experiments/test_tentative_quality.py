@@ -8,7 +8,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from watching import Watched
 
 from tenax.control import events
 from tenax.control.instructions import Part, Publish
@@ -24,10 +23,8 @@ from tenax.experiments.results import Findings, Machine, Result
 from tenax.experiments.tentative_quality_queries import (
     ALGORITHMS,
     CLOCK,
-    FOR_COMPLETENESS,
     GREEDY,
     INCIDENTS,
-    MOST_COMPLETE,
     QUERIES,
     STRUCTURE_AWARE,
     TOP_PAGES,
@@ -240,19 +237,3 @@ def test_greedy_plans_stand_beside_structure_aware_ones() -> None:
             assert isinstance(aware, float)
             assert isinstance(greedy, float)
             assert aware >= greedy
-
-
-def test_real_executors_are_killed_and_tentative_results_judged(tmp_path: Path) -> None:
-    progress = Watched()
-    found = quality.run(1, True, progress)
-    print(Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).text())
-    assert len(progress.labels) == progress.steps > 0
-    rows = {row["algorithm"]: row for row in rows_of(found, "Predicted")}
-    assert set(rows) == {STRUCTURE_AWARE, FOR_COMPLETENESS, MOST_COMPLETE}
-    aware = rows[STRUCTURE_AWARE]
-    assert isinstance(aware["accuracy"], float)
-    assert 0 < aware["accuracy"] < 1
-    for row in rows.values():
-        assert row["published"] == pytest.approx(row["declared fidelity"])  # both know what is declared
-    assert any("exact" in remark for remark in found.remarks)
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)

@@ -11,6 +11,7 @@ from watching import Watched
 
 from tenax.experiments import recovery_techniques
 from tenax.experiments.registry import run_experiment
+from tenax.experiments.tentative_quality_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 
 Row = dict[str, Any]
 
@@ -49,3 +50,11 @@ def test_half_of_the_replicas_show_tentative_outputs(tmp_path: Path) -> None:
     rows = {row["plan"]: row for row in quick("partial-replication", tmp_path, "From the kill")}
     assert rows["PPA-1.0"]["tentative"] == 0
     assert rows["PPA-0.5"]["quality"] in (None, pytest.approx(0.375))
+
+
+def test_tentative_results_are_as_good_as_predicted_with_what_is_declared(tmp_path: Path) -> None:
+    rows = {row["algorithm"]: row for row in quick("tentative-quality", tmp_path, "Predicted")}
+    assert set(rows) == {STRUCTURE_AWARE, FOR_COMPLETENESS, MOST_COMPLETE}
+    assert 0 < rows[STRUCTURE_AWARE]["accuracy"] < 1
+    for row in rows.values():
+        assert row["published"] == pytest.approx(row["declared fidelity"])  # both know what is declared

@@ -173,6 +173,10 @@ class Running:
     steps: tuple[Step, ...]
     retain: frozenset[Task]
 
+    def made(self, step: Step) -> Version:
+        """The version that a step of it makes."""
+        return Version(step.task, self.last, self.pass_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Results:

@@ -39,6 +39,7 @@ from tenax.control.instructions import (
     Stop,
 )
 from tenax.control.outages import cancelled, nodes_lost, settle
+from tenax.control.recipes import known_recipes, rebuildable, with_fewer_recipes, with_recipe
 from tenax.control.rounds import gap
 from tenax.control.run import Run
 from tenax.control.standing import qualities, standing
@@ -48,7 +49,6 @@ from tenax.control.state import (
     Results,
     Running,
     RunState,
-    Strategy,
 )
 from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version, recipe
 from tenax.errors import TenaxError
@@ -137,7 +137,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         return failed(state, str(error))
     tasks = tuple(
         TaskState(version, Copy(placement.primaries[version.task], version, stored=True), recipes=recipes)
-        for version, recipes in zip(_at_start(run, checkpoint), _known_recipes(run, checkpoint), strict=True)
+        for version, recipes in zip(_at_start(run, checkpoint), known_recipes(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
     if state.outage is not None:  # some are stored at older batches than others: nothing goes on before they are level
@@ -151,14 +151,6 @@ def _at_start(run: Run, line: StoredCheckpoint) -> tuple[Version, ...]:
         replace(version, batch=line.top) if source else version
         for version, source in zip(line.versions, run.is_source.tolist(), strict=True)
     )
-
-
-def _known_recipes(run: Run, line: StoredCheckpoint) -> list[tuple[Version, ...]]:
-    """The recipes on a line, by task."""
-    return [
-        (version,) if version.is_recipe and run.strategy_of[number] is Strategy.NONE else ()
-        for number, version in enumerate(line.versions)
-    ]
 
 
 def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, published: Collection[int]) -> str | None:
@@ -209,7 +201,7 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     if running is None:
         return Ignored("this pass does not run")
     reported = {(report.version, report.node) for report in event.reports}
-    missing = [step for step in running.steps if (_made(step, running), step.node) not in reported]
+    missing = [step for step in running.steps if (running.made(step), step.node) not in reported]
     if missing:
         return _pass_failed(run, state, event.pass_id, Refused(missing[0].task, "its report is missing"))
     results = _results(run, state, running)
@@ -217,9 +209,9 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     for step in running.steps:
         number = run.number[step.task]
         tasks[number] = _stepped(tasks[number], step, running)
-    for version, since in _rebuildable(run, running, event).items():
+    for version, since in rebuildable(run, running, event).items():
         number = run.number[version.task]
-        tasks[number] = _with_recipe(tasks[number], recipe(version.task, version.batch, since))
+        tasks[number] = with_recipe(tasks[number], recipe(version.task, version.batch, since))
     for task, steps in _retaining(running).items():
         number = run.number[task]
         span = Span(running.first, running.last, running.pass_id, tuple(step.node for step in steps))
@@ -244,13 +236,9 @@ def _paced(state: RunState, at_s: float, batches: int) -> RunState:
     return replace(state, seen_s=at_s, batch_s=mean)
 
 
-def _made(step: Step, running: Running) -> Version:
-    return Version(step.task, running.last, running.pass_id)
-
-
 def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
     """A task after one of its copies has stepped."""
-    made = _made(step, running)
+    made = running.made(step)
     match step.role:
         case Role.SHADOW:
             return replace(task, shadow=_moved(Copy(step.node, step.towards or made), step, made))
@@ -268,26 +256,6 @@ def _moved(copy: Copy | None, step: Step, made: Version) -> Copy:
     if step.towards is not None and made.batch < step.towards.batch:
         return replace(copy, warmed=made, stored=False)
     return replace(copy, head=made, warmed=None, stored=False)
-
-
-def _rebuildable(run: Run, running: Running, event: PassFinished) -> dict[Version, int]:
-    """The accurate versions of a pass that can be rebuilt, of tasks that are never stored, and since which batch."""
-    since = {report.version: report.since for report in event.reports if report.since}
-    never_stored = {run.tasks[number] for number in run.rebuilt}
-    found = {}
-    for step in running.steps:
-        made = _made(step, running)
-        partly = step.towards is not None and made.batch < step.towards.batch
-        if step.task in never_stored and step.role is Role.PRIMARY and not (step.tentative or partly):
-            found[made] = since.get(made, 0)
-    return {version: batch for version, batch in found.items() if batch}
-
-
-def _with_recipe(task: TaskState, new: Version) -> TaskState:
-    """A task that has one recipe more, in the order of batches."""
-    before = (one for one in task.recipes if one.batch < new.batch)
-    behind = (one for one in task.recipes if one.batch > new.batch)
-    return replace(task, recipes=(*before, new, *behind))
 
 
 def _retaining(running: Running) -> dict[Task, list[Step]]:
@@ -436,7 +404,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
     line = storing.line
     kept = (*state.kept, line)[-KEPT_CHECKPOINTS:]
     spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
-    tasks = tuple(_with_fewer_recipes(task, version) for task, version in zip(state.tasks, line.versions, strict=True))
+    tasks = tuple(with_fewer_recipes(task, version) for task, version in zip(state.tasks, line.versions, strict=True))
     state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent, tasks=tasks)
     state = swept(run, state)
     if standing(run, state).whole:
@@ -445,13 +413,6 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
         state = place_replicas(run, replace(state, tasks=tasks), line)
         state = begin_moves(run, state, line)
     return state
-
-
-def _with_fewer_recipes(task: TaskState, version: Version) -> TaskState:
-    """A task without recipes that are older than its version on the newest line."""
-    if not task.recipes or task.recipes[0].batch >= version.batch:
-        return task
-    return replace(task, recipes=tuple(one for one in task.recipes if one.batch >= version.batch))
 
 
 def _trimmed(run: Run, task: TaskState, number: int, line: StoredCheckpoint) -> TaskState:
