@@ -8,13 +8,15 @@ reports (2) ----> incidents (2) -----+
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
+from tenax.control.instructions import Instruction, MoveTasks
 from tenax.engine.application import Protection
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import judge, with_results_in
@@ -126,13 +128,16 @@ def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session
 
 
 class Buffers:
-    """Looks at what the nodes hold, whenever a live pass has finished, until long after a recovery."""
+    """Looks at what the nodes hold, whenever a live pass has finished, until long after tasks have moved back."""
 
     def __init__(self, nodes: Path) -> None:
         self.nodes = nodes
         self.held: list[tuple[int, bool, int, int]] = []
         """Last batch, whether tasks were missing, retained outputs, bytes of all files."""
         self.when_long_over: Callable[[], None] = lambda: None
+        self.moved: int | None = None
+        """The batch after which tasks moved to nodes that had returned."""
+        self.homes: set[str] = set()
         self._outage = False
 
     def passed(self, _first: int, last: int, _reports: object, _seconds: float) -> None:
@@ -140,12 +145,14 @@ class Buffers:
         sizes = {path: path.stat().st_size for path in files if path.exists()}
         retained = sum(path.suffix == ".out" for path in sizes)
         self.held.append((last, self._outage, retained, sum(sizes.values())))
-        missing = [batch for batch, outage, _, _ in self.held if outage]
-        if missing and last > missing[-1] + AFTER + CHECKPOINT_EVERY:
+        if self.moved is not None and last > self.moved + AFTER + CHECKPOINT_EVERY:
             self.when_long_over()
 
-    def handled(self, coordinator: Coordinator, _event: Event, _then: object) -> None:
+    def handled(self, coordinator: Coordinator, _event: Event, then: Sequence[Instruction]) -> None:
         self._outage = coordinator.state.outage is not None
+        self.homes = {task.primary.node for task in coordinator.state.tasks if task.primary is not None}
+        if any(isinstance(one, MoveTasks) for one in then):
+            self.moved = coordinator.state.finished
 
     def told(self, message: str) -> None:
         pass
@@ -158,24 +165,26 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@20b, return 2@21b"))
     buffers = Buffers(tmp_path)
     recorder = Recorder(also=(buffers,))
-    options = {**OPTIONS, "rows": BATCH_ROWS * 10_000}  # the run is stopped, however long the recovery takes
+    options = {**OPTIONS, "rows": BATCH_ROWS * 2_000}  # the run is stopped, however long the recovery takes
     application = load_application(app_path("traffic"), options)
     chaotic = with_results_in(application, tmp_path / "results")
     driver = Driver(chaotic, tmp_path / "run" / "store", trial.settings(application.topology), recorder, four)
     buffers.when_long_over = driver.request_stop
     Injector(four, NODES, trial.schedule, recorder, ()).run(driver)
     assert judge(application, tmp_path / "run" / "store", tmp_path / "results", four, NODES).held
+    assert len(buffers.homes) == NODES  # tasks have moved to those that came back
     missing = [last for last, outage, _, _ in buffers.held if outage]
     assert max(retained for last, _, retained, _ in buffers.held if last >= missing[0]) > 0  # meanwhile all retain
     before = [one for one in buffers.held if one[0] < missing[0]]
-    after = [one for one in buffers.held if one[0] > missing[-1] + AFTER]
+    assert buffers.moved is not None
+    after = [one for one in buffers.held if one[0] > buffers.moved + AFTER]
     assert min(retained for _, _, retained, _ in after) == max(retained for _, _, retained, _ in before) == 0
     assert min(size for *_, size in after) <= 1.25 * max(size for *_, size in before)
 
 
 def limited(how: Protection) -> Protection:
     """The same with frequent checkpoints, so that there is one to go back to."""
-    return Protection(how.replicas, None, how.backups, how.recovery, how.outputs, checkpoint_every=CHECKPOINT_EVERY)
+    return replace(how, checkpoint_every=CHECKPOINT_EVERY)
 
 
 def noted(out: Path) -> list[str]:
