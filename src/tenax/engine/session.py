@@ -49,6 +49,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.broadcast.compress": "false",
 }
 
+# On machines that are as small as an embedded cluster needs, the compiler that takes longer takes more than it gives.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 # Executors of an embedded cluster would write a dozen lines for every task otherwise.
 LOGGING = """rootLogger.level = warn
@@ -131,6 +133,7 @@ class Session:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master is None:
+            conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS).set("spark.executor.extraJavaOptions", JVM_OPTIONS)
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
         with errors_to(folder / "spark.log"):
             self.context = SparkContext(conf=conf)

@@ -17,7 +17,7 @@ from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.peers.inputs import Schedule, Shape, write_inputs
 from tenax.engine.peers.runs import Watch, run_watched
 from tenax.engine.peers.sides import Series, Step, latencies, serve
-from tenax.engine.session import Session
+from tenax.engine.session import JVM_OPTIONS, Session
 from tenax.engine.sinks.parquet import parquet, read_committed
 from tenax.engine.sources.files import files
 from tenax.engine.sources.source import Limits
@@ -292,6 +292,7 @@ def findings(found: Comparison) -> Findings:
         remarks=(
             "Structured Streaming: RocksDB with changelog checkpointing, append mode, no watermark delay, Parquet "
             "sink with checkpoint; the join is of two windowed aggregations on window and key, the form it supports",
+            f"Java's options are those of an embedded cluster on our side ({JVM_OPTIONS}), and its defaults on theirs",
             "its shuffle partitions: " + ", ".join(f"{query} {count}" for query, count in found.best.items()),
             "results were equal on all sides by key and window: "
             + ", ".join(f"{query} {rows:,} rows" for query, rows in found.compared.items()),
