@@ -168,9 +168,13 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     options = {**OPTIONS, "rows": BATCH_ROWS * 2_000}  # the run is stopped, however long the recovery takes
     application = load_application(app_path("traffic"), options)
     chaotic = with_results_in(application, tmp_path / "results")
-    driver = Driver(chaotic, tmp_path / "run" / "store", trial.settings(application.topology), recorder, four)
+    settings = trial.settings(application.topology)
+    driver = Driver(chaotic, tmp_path / "run" / "store", settings, recorder, four)
     buffers.when_long_over = driver.request_stop
     Injector(four, NODES, trial.schedule, recorder, ()).run(driver)
+    Driver(
+        chaotic, tmp_path / "run" / "store", replace(settings, replay=True), Recorder(), four
+    ).run()  # what was logged
     assert judge(application, tmp_path / "run" / "store", tmp_path / "results", four, NODES).held
     assert len(buffers.homes) == NODES  # tasks have moved to those that came back
     missing = [last for last, outage, _, _ in buffers.held if outage]
