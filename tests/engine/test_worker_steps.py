@@ -15,6 +15,7 @@ import tenax as tx
 from tenax.control.versions import PassId
 from tenax.engine.errors import DamagedStore
 from tenax.engine.sources.source import Limits, Planned
+from tenax.engine.worker import steps
 from tenax.engine.worker.orders import Report, UploadOrder
 from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.steps import TRIM_EVERY, Worker
@@ -115,6 +116,23 @@ def test_versions_that_nobody_needs_are_deleted(tmp_path: Path) -> None:
     head = cluster.heads[cluster.graph.number(task)]
     needed = {one.file for one in read_index(states.folder(task) / file_name(head)).values()}
     assert needed <= {path.name for path in after}
+
+
+def test_what_a_task_left_behind_where_it_steps_no_more_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "TRIM_EVERY", 4)
+    cluster = Cluster(application(tmp_path), tmp_path, 2)
+    task = Task("window", 0)
+    cluster.run(cluster.order(1, 1))
+    home = cluster.layout.homes[cluster.graph.number(task)][0]
+    here, there = (cluster.workers[place].states.folder(task) for place in (home, 1 - home))
+    shutil.copytree(here, there)  # as if it had moved away from there
+    write_outputs(there, 1, PassId(1, 1), {(0, 0, 0, 1): b"x"})
+    for number in range(2, 6):
+        cluster.run(replace(cluster.order(1, number), keep=cluster.batch - 1, retained_before=cluster.batch - 1))
+    assert list(there.iterdir()) == []
+    assert list(here.glob("*.seg"))
 
 
 def test_a_damaged_version_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +123,15 @@ class States:
         kept = [path for path in files if int(path.name.split("-", 1)[0]) >= batch]
         needed = {path.name for path in kept}
         for path in kept:
-            needed |= {segment.file for segment in read_index(path).values()}
+            with contextlib.suppress(FileNotFoundError):  # another process of the node was faster
+                needed |= {segment.file for segment in read_index(path).values()}
         for path in files:
             if path.name not in needed:
                 path.unlink(missing_ok=True)
+
+    def forget(self, task: Task) -> None:
+        """Hold nothing of a task in memory; what is asked for again is read again."""
+        self._held.pop(task, None)
 
     def folder(self, task: Task) -> Path:
         """Where the files of a task lie on this node."""

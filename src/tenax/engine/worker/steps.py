@@ -133,6 +133,7 @@ class Worker:
         operators = order.layout.levels[level]
         if level == 0:
             self._send_retained(order, node, sent)
+            self._tidy(order, node)
         steps = sorted(
             (one for one in order.steps if one.node == node and self.graph.operator_of[one.task] in operators),
             key=lambda one: one.task,
@@ -162,6 +163,21 @@ class Worker:
                     for home in order.layout.homes.get(address[0], ()):
                         sent[home].chunks[address] = chunk
 
+    def _tidy(self, order: Order, node: int) -> None:
+        """Let go of what tasks have left here that step elsewhere, or no more."""
+        if _is_time_to_trim(order):
+            here = {one.task for one in order.steps if one.node == node}
+            for task in range(len(self.graph)):
+                if task not in here and self.states.folder(self.graph.task(task)).exists():
+                    self._trim(order, task)
+                    self.states.forget(self.graph.task(task))
+
+    def _trim(self, order: Order, task: int) -> None:
+        """Delete the files of a task that nobody will ask for."""
+        name = self.graph.task(task)
+        drop_outputs(self.states.folder(name), order.queues_before.get(task, order.retained_before))
+        self.states.drop_before(name, order.keep)
+
     def _begin(self, step: StepOrder) -> Work:
         computation = self.computations[self.graph.operator_of[step.task]]
         if computation.stateless:
@@ -174,10 +190,8 @@ class Worker:
         version = Version(self.graph.task(task), order.last, order.pass_id)
         if not computation.stateless:
             self.states.save(version, work.held.index, work.held.state)
-        if order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY:
-            drop_outputs(self.states.folder(version.task), order.queues_before.get(task, order.retained_before))
-            if not computation.stateless:
-                self.states.drop_before(version.task, order.keep)
+        if _is_time_to_trim(order):
+            self._trim(order, task)
         return Report(
             task,
             work.order.node,
@@ -354,6 +368,10 @@ def _since(computation: Computation, state: State, batch: int) -> int:
     if computation.stateless:
         return batch + 1
     return max(1, min(computation.oldest(state, batch) - 1, batch)) if computation.bounded else 0
+
+
+def _is_time_to_trim(order: Order) -> bool:
+    return order.last // TRIM_EVERY != (order.first - 1) // TRIM_EVERY
 
 
 def _encoded(inbox: Mapping[Address, Chunk]) -> dict[Address, bytes]:
