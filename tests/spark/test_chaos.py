@@ -27,6 +27,7 @@ from tenax.engine.chaos.schedule import Kind, Schedule, parse_fault, random_sche
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
+from tenax.engine.worker.steps import TRIM_EVERY
 from tenax.examples import app_path
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -145,7 +146,7 @@ class Buffers:
         sizes = {path: path.stat().st_size for path in files if path.exists()}
         retained = sum(path.suffix == ".out" for path in sizes)
         self.held.append((last, self._outage, retained, sum(sizes.values())))
-        if self.moved is not None and last > self.moved + AFTER + CHECKPOINT_EVERY:
+        if self.moved is not None and last > self.moved + AFTER + TRIM_EVERY:
             self.when_long_over()
 
     def handled(self, coordinator: Coordinator, _event: Event, then: Sequence[Instruction]) -> None:
@@ -162,7 +163,7 @@ class Buffers:
 
 
 def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:
-    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@20b, return 2@21b"))
+    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@30b, return 2@31b"))
     buffers = Buffers(tmp_path)
     recorder = Recorder(also=(buffers,))
     options = {**OPTIONS, "rows": BATCH_ROWS * 2_000}  # the run is stopped, however long the recovery takes
@@ -172,9 +173,8 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     driver = Driver(chaotic, tmp_path / "run" / "store", settings, recorder, four)
     buffers.when_long_over = driver.request_stop
     Injector(four, NODES, trial.schedule, recorder, ()).run(driver)
-    Driver(
-        chaotic, tmp_path / "run" / "store", replace(settings, replay=True), Recorder(), four
-    ).run()  # what was logged
+    logged = replace(settings, replay=True)  # what is in the log, and no more
+    Driver(chaotic, tmp_path / "run" / "store", logged, Recorder(), four).run()
     assert judge(application, tmp_path / "run" / "store", tmp_path / "results", four, NODES).held
     assert len(buffers.homes) == NODES  # tasks have moved to those that came back
     missing = [last for last, outage, _, _ in buffers.held if outage]
