@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tenax.control.versions import NO_PASS, Span, Version
+from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.store.checkpoints import SegmentFile, read_segment, upload_segment
 from tenax.engine.worker.orders import Places
 from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
@@ -23,6 +24,9 @@ from tenax.engine.worker.versions import (
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode
 from tenax.operators.computation import State
+
+Part = Callable[[], SegmentFile]
+"""Puts a part of a checkpoint into the store, if it is not there yet."""
 
 HELD_VERSIONS = 2  # of a task: the accurate one, and a tentative one made from it
 
@@ -80,42 +84,37 @@ class States:
         self._remember(Held(version, state, index))
         return written
 
-    def upload_queue(
-        self, task: Task, spans: Iterable[Span], known: Mapping[str, SegmentFile]
-    ) -> tuple[SegmentFile, ...]:
-        """Put retained outputs into the store, beside a version: only those that are not there yet."""
+    def queue_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, SegmentFile]) -> list[Part]:
+        """Retained outputs that lie beside a version: only those are uploaded that are not there yet."""
         folder = self.folder(task)
-        parts = []
-        for span in spans:
-            for batch in range(span.first, span.last + 1):
-                name = queue_segment(batch, span.pass_id)
-                stored = known.get(name)
-                if stored is None:
-                    content = outputs_path(folder, batch, span.pass_id).read_bytes()
-                    stored = upload_segment(self._store, task, name, content)
-                parts.append(stored)
-        return tuple(parts)
+
+        def part(batch: int, pass_id: PassId) -> SegmentFile:
+            name = queue_segment(batch, pass_id)
+            stored = known.get(name)
+            return stored or upload_segment(self._store, task, name, outputs_path(folder, batch, pass_id).read_bytes())
+
+        return [partial(part, batch, span.pass_id) for span in spans for batch in range(span.first, span.last + 1)]
 
     def stored_outputs(self, part: SegmentFile) -> dict[Address, bytes]:
         """Outputs that lie in the store."""
         return unpacked(read_segment(self._store, part), part.file)
 
-    def upload(self, version: Version, known: Mapping[str, SegmentFile]) -> tuple[SegmentFile, ...]:
-        """Put a version into the store: only the segments that the checkpoint before it does not list."""
+    def parts(self, version: Version, known: Mapping[str, SegmentFile]) -> list[Part]:
+        """The segments of a version: only those are uploaded that the checkpoint before it does not list."""
         if version.pass_id == NO_PASS:
-            return ()
+            return []
         folder = self.folder(version.task)
-        parts = []
-        for name, segment in read_index(folder / file_name(version)).items():
+
+        def part(name: str, segment: Segment) -> SegmentFile:
             stored = known.get(name)
             if stored is not None and (stored.bytes, stored.crc32) == (segment.length, segment.checksum):
-                parts.append(stored)
-            elif segment.file.startswith(IN_STORE):
-                parts.append(SegmentFile(name, segment.file, segment.length, segment.checksum))
-            else:
-                data = segment_bytes(folder, self._store, name, segment)
-                parts.append(upload_segment(self._store, version.task, name, data))
-        return tuple(parts)
+                return stored
+            if segment.file.startswith(IN_STORE):
+                return SegmentFile(name, segment.file, segment.length, segment.checksum)
+            data = segment_bytes(folder, self._store, name, segment)
+            return upload_segment(self._store, version.task, name, data)
+
+        return [partial(part, name, segment) for name, segment in read_index(folder / file_name(version)).items()]
 
     def drop_before(self, task: Task, batch: int) -> None:
         """Delete the files of a task that no version from a batch on needs."""

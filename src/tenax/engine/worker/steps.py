@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from tenax.control.copies import Role
-from tenax.control.versions import Span, Version
+from tenax.control.versions import Version
 from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
@@ -19,13 +20,14 @@ from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
-from tenax.engine.worker.states import Held, States
+from tenax.engine.worker.states import Held, Part, States
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
+WRITES_AT_ONCE = 8
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
 
 Chunk = bytes | tuple[pl.DataFrame, int]
@@ -114,20 +116,19 @@ class Worker:
 
     def upload(self, order: UploadOrder, node: str) -> dict[Task, tuple[SegmentFile, ...]]:
         """Put the versions that lie on this node into the store."""
-        here = (version for home, version in zip(order.nodes, order.versions, strict=True) if home == node)
-        return {
-            version.task: self._upload(version, order.queues.get(version.task, ()), order.known.get(version.task, {}))
-            for version in here
-        }
+        here = [version for home, version in zip(order.nodes, order.versions, strict=True) if home == node]
+        with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:  # whatever is made durable waits for the disk
+            parts = {version.task: [pool.submit(part) for part in self._upload(order, version)] for version in here}
+            return {task: tuple(part.result() for part in found) for task, found in parts.items()}
 
-    def _upload(
-        self, version: Version, queue: Sequence[Span], known: Mapping[str, SegmentFile]
-    ) -> tuple[SegmentFile, ...]:
-        """Put a task's version into the store, and the outputs that go beside it."""
-        beside = self.states.upload_queue(version.task, queue, known)
-        if self.computations[self.graph.operator_of[self.graph.number(version.task)]].stateless:
+    def _upload(self, order: UploadOrder, version: Version) -> list[Part]:
+        """What a checkpoint has of a task: its version, and the outputs that go beside it."""
+        task = version.task
+        known = order.known.get(task, {})
+        beside = self.states.queue_parts(task, order.queues.get(task, ()), known)
+        if self.computations[self.graph.operator_of[self.graph.number(task)]].stateless:
             return beside
-        return self.states.upload(version, known) + beside
+        return self.states.parts(version, known) + beside
 
     def _run_level(self, order: Order, level: int, node: int, inbox: dict[Address, Chunk], sent: list[Bundle]) -> None:
         operators = order.layout.levels[level]
