@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from tenax.engine.chaos.record import Moment, What
+from tenax.engine.chaos.injector import Injector
+from tenax.engine.chaos.record import Moment, Recorder, What
 from tenax.engine.chaos.schedule import (
     Fault,
     Kind,
@@ -16,6 +19,8 @@ from tenax.engine.chaos.schedule import (
     parse_fault,
     random_schedule,
 )
+from tenax.engine.driver import Driver
+from tenax.engine.session import Session
 from tenax.errors import InvalidRequest, UnknownTask
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Input, Operator, Topology
@@ -122,3 +127,11 @@ def test_a_seed_gives_the_same_schedule_and_seeds_give_all_kinds_of_faults() -> 
     assert {"1", "2", "all", "rack1", "rack2"} <= whats
     spared = [random_schedule(seed, 4, 2, within=20, driver=False) for seed in range(200)]
     assert all(fault.kind is not Kind.DRIVER for schedule in spared for fault in schedule)
+
+
+def test_a_fault_that_is_due_when_a_driver_follows_another_waits_until_that_one_knows_its_nodes() -> None:
+    schedule = (parse_fault(Kind.KILL, "1@26b"),)
+    earlier = [Moment(1.0, What.PASS_ENDED, {"kind": "live", "last": 27})]
+    injector = Injector(cast(Session, None), 4, schedule, Recorder(), earlier)
+    injector.look(cast(Driver, None))  # neither has anything to offer yet
+    assert injector.unreached == schedule

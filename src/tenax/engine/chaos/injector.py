@@ -48,6 +48,7 @@ class Injector:
         ]
         self._progress = Progress()
         self._progress.learn(earlier)
+        self._started = False
         self._seen = 0
         self._hung: dict[str, int] = {}
         self._stuck_s: float | None = None
@@ -79,17 +80,20 @@ class Injector:
     def _work(self, driver: Driver) -> None:
         try:
             while not self._over.wait(POLL_S):  # until the run is over, however that ends
-                self._look(driver)
+                self.look(driver)
         except Exception as error:  # told by whoever waits for the run: a thread has nobody to tell
             self._error = error
             driver.request_stop()
 
-    def _look(self, driver: Driver) -> None:
+    def look(self, driver: Driver) -> None:
         """Make the faults that are due now."""
         new = self._recorder.moments[self._seen :]
         self._seen += len(new)
         self._progress.learn(new)
         self._end_hung(new)
+        self._started = self._started or any(one.what is What.STARTED for one in new)
+        if not self._started:  # nobody knows yet which nodes there are
+            return
         now_s = self._recorder.now_s
         for number, fault in self._pending[:]:
             if self._progress.reached(fault.when, now_s):
