@@ -50,6 +50,7 @@ class Injector:
         self._progress.learn(earlier)
         self._started = False
         self._seen = 0
+        self._struck: set[str] = set()
         self._hung: dict[str, int] = {}
         self._stuck_s: float | None = None
         self._over = threading.Event()
@@ -110,6 +111,7 @@ class Injector:
         self._limit = max(0, self._limit - len(struck))
         self._session.limit_nodes(self._limit)
         self._note(number, fault, struck)
+        self._struck.update(struck)
         for name in struck:
             pid = pid_of(name)
             if fault.kind is Kind.HANG:
@@ -127,7 +129,7 @@ class Injector:
 
     def _victims(self, driver: Driver, fault: Fault) -> tuple[str, ...]:
         """The nodes that a fault means: those with the most tasks first, then the oldest."""
-        live = [name for name in driver.nodes.live if name not in self._hung]
+        live = [name for name in driver.nodes.live if name not in self._struck]  # the driver may not know it yet
         homes = self._homes(driver)
         if fault.what == ALL:
             return tuple(live)
