@@ -245,5 +245,5 @@ def _legend(figure: Figure, history: History) -> None:
     signs.append(Line2D([], [], linestyle="", marker="X", markersize=8, color=KILLED, label="node killed"))
     spans = [Patch(color=OUTAGE, label="tasks are missing")] if history.outages else []
     figure.legend(
-        handles=[*signs, *spans], loc="outside lower left", ncols=5, fontsize=8.5, frameon=False, labelcolor=INK
+        handles=[*signs, *spans], loc="outside lower left", ncols=3, fontsize=8.5, frameon=False, labelcolor=INK
     )
