@@ -108,7 +108,12 @@ def _saved(history: History, kind: str) -> bytes:
 
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "tenax", "svg.fonttype": "path"}):
-        _figure(history).savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
+        figure = _figure(history)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for axes in figure.axes:  # the layout differs in the last digits from time to time
+            axes.set_position(tuple(round(value, 5) for value in axes.get_position().bounds))
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
     return buffer.getvalue()
 
 
