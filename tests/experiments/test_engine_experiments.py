@@ -14,7 +14,7 @@ import pytest
 from tenax.engine.peers.inputs import KINDS, Shape, write_inputs
 from tenax.engine.peers.plain_polars import windowed
 from tenax.engine.peers.sides import latencies
-from tenax.experiments import overhead, peers
+from tenax.experiments import overhead_findings, overhead_loads, peers
 from tenax.experiments.processes import SideFailed, memory_mb, run_side, tree
 from tenax.experiments.results import Findings, Machine, Result
 
@@ -100,7 +100,7 @@ def test_a_comparison_without_latencies_or_tuning_is_written_too(tmp_path: Path)
 
 
 def test_every_overhead_stands_beside_its_goal() -> None:
-    goals = {goal.what: goal for goal in overhead.goals(SERIES)}
+    goals = {goal.what: goal for goal in overhead_findings.goals(SERIES)}
     assert goals["a pass against an equally tuned empty job"].measured == pytest.approx(1.25)
     assert goals["a pass against an empty job with PySpark's defaults"].measured == pytest.approx(0.625)
     assert goals["ten times the keys in state: batch time"].met
@@ -112,7 +112,7 @@ def test_every_overhead_stands_beside_its_goal() -> None:
 
 
 def test_a_soak_reports_the_slope_of_its_second_half(tmp_path: Path) -> None:
-    found = overhead.findings(overhead.QUICK, SERIES)
+    found = overhead_findings.findings(overhead_loads.QUICK, SERIES)
     files = next(row for row in rows_of(found, "A soak") if row["what"] == "files in the store")
     assert files["slope per 1,000 batches"] == pytest.approx(100.0)
     written(found, tmp_path)
