@@ -17,7 +17,7 @@ import pytest
 
 from tenax.engine.sinks.parquet import ParquetSink, read_committed
 from tenax.engine.store import journal
-from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint, read_segment, upload_segment
+from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint, read_segment, upload_segments
 from tenax.engine.store.store import Store
 from tenax.model.tasks import Task
 
@@ -105,8 +105,8 @@ def run_store(folder: Path, acknowledged: dict[str, int]) -> None:
         if batch % 2 == 0:
             segments = {
                 task: (
-                    upload_segment(folder, task, "base", content(task, 0)),
-                    upload_segment(folder, task, f"delta {batch}", content(task, batch)),
+                    *upload_segments(folder, task, {"base": content(task, 0)}),
+                    *upload_segments(folder, task, {f"delta {batch}": content(task, batch)}),
                 )
                 for task in TASKS
             }
@@ -241,7 +241,7 @@ from pathlib import Path
 import polars as pl
 from tenax.engine.sinks.parquet import ParquetSink
 from tenax.engine.store import journal
-from tenax.engine.store.checkpoints import Checkpoint, upload_segment
+from tenax.engine.store.checkpoints import Checkpoint, upload_segments
 from tenax.engine.store.store import Store
 from tenax.model.tasks import Task
 folder = Path(sys.argv[1])
@@ -255,7 +255,7 @@ for batch in range(committer.last_batch(0) + 1, 100_000):
     committer.commit(batch, [sink.write("jams", 0, batch, "1", pl.DataFrame({"batch": [batch] * 50}))])
     print(batch, flush=True)
     if batch % 3 == 0:
-        part = upload_segment(folder / "store", Task("a", 0), f"s{batch}", b"x" * 5000)
+        part = upload_segments(folder / "store", Task("a", 0), {f"s{batch}": b"x" * 5000})[0]
         store.commit_checkpoint(Checkpoint(batch, store.epoch, {Task("a", 0): (part,)}))
         store.trim()
 """

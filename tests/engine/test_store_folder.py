@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from tenax.engine.errors import DamagedStore, EpochLost, StoreFailed, UnsuitableStore
 from tenax.engine.store import durable, journal, records
-from tenax.engine.store.checkpoints import Checkpoint, NoCheckpoint, ValidCheckpoint, read_segment, upload_segment
+from tenax.engine.store.checkpoints import (
+    Checkpoint,
+    NoCheckpoint,
+    ValidCheckpoint,
+    damage_of,
+    read_segment,
+    upload_segments,
+)
 from tenax.engine.store.events import EventLog, read_events
 from tenax.engine.store.store import Store, Trimmed, first_difference
 from tenax.model.tasks import Task
@@ -38,8 +45,8 @@ def store_with(folder: Path, checkpoints: int, batches_each: int = 2) -> Store:
 
 
 def commit(store: Store, batch: int) -> Checkpoint:
-    shared = upload_segment(store.folder, A, "base", b"shared" * 100)
-    own = upload_segment(store.folder, B, f"delta/{batch}", f"own {batch}".encode())
+    shared = upload_segments(store.folder, A, {"base": b"shared" * 100})[0]
+    own = upload_segments(store.folder, B, {f"delta/{batch}": f"own {batch}".encode()})[0]
     checkpoint = Checkpoint(batch, store.epoch, {A: (shared,), B: (own,)}, {"source": [batch]}, {"watermark": batch})
     store.commit_checkpoint(checkpoint)
     return checkpoint
@@ -170,7 +177,7 @@ def test_a_store_of_another_topology_is_refused_by_the_first_difference(tmp_path
 
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_bytes(records.encode({"format": 99, "identity": "x", "topology": {}}))
-    with pytest.raises(UnsuitableStore, match="stores of format 3, found 99"):
+    with pytest.raises(UnsuitableStore, match="stores of format 4, found 99"):
         Store.open(tmp_path, {})
 
 
@@ -211,20 +218,43 @@ def test_a_checkpoint_reads_back_equal_with_its_segments(tmp_path: Path) -> None
 
 
 def test_a_segment_is_uploaded_once_and_repaired_if_damaged(tmp_path: Path) -> None:
-    first = upload_segment(tmp_path, A, "base", b"content")
+    first = upload_segments(tmp_path, A, {"base": b"content"})[0]
     path = tmp_path / first.file
     before = path.stat().st_ino
-    assert upload_segment(tmp_path, A, "base", b"content") == first
+    assert upload_segments(tmp_path, A, {"base": b"content"})[0] == first
     assert path.stat().st_ino == before
     flip(path, 2)
-    assert upload_segment(tmp_path, A, "base", b"content") == first
+    assert upload_segments(tmp_path, A, {"base": b"content"})[0] == first
     assert path.read_bytes() == b"content"
-    assert upload_segment(tmp_path, A, "base", b"other").file != first.file
+    assert upload_segments(tmp_path, A, {"base": b"other"})[0].file != first.file
+
+
+def test_segments_that_share_a_file_are_read_and_checked_one_by_one(tmp_path: Path) -> None:
+    contents = {"first": b"one", "nothing": b"", "last": b"three"}
+    parts = upload_segments(tmp_path, A, contents)
+    assert len({part.file for part in parts}) == 1
+    assert {part.segment: read_segment(tmp_path, part) for part in parts} == contents
+    flip(tmp_path / parts[0].file, 4)  # within the last one
+    assert [damage_of(tmp_path, part, verify=True) is None for part in parts] == [True, True, False]
+    assert upload_segments(tmp_path, A, contents) == parts
+    assert all(damage_of(tmp_path, part, verify=True) is None for part in parts)
+
+
+def test_a_file_lives_as_long_as_one_of_its_segments_is_listed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, {})
+    shared = upload_segments(tmp_path, A, {"short": b"short", "long": b"long"})
+    for batch in range(1, 5):
+        store.log_batch(batch, None)
+        own = upload_segments(tmp_path, B, {f"{batch}": b"own"})
+        listed = shared if batch == 1 else shared[1:] if batch < 3 else ()
+        store.commit_checkpoint(Checkpoint(batch, store.epoch, {A: listed, B: own}))
+        store.trim()
+        assert (tmp_path / shared[0].file).exists() == (batch < 4)
 
 
 def test_segments_may_have_any_name(tmp_path: Path) -> None:
     for name in ("../../x", ".hidden", "a/b", "ä" * 200, "", "x" * 119 + "1", "x" * 300):
-        part = upload_segment(tmp_path, A, name, name.encode())
+        part = upload_segments(tmp_path, A, {name: name.encode()})[0]
         assert (tmp_path / part.file).resolve().parent == (tmp_path / "segments" / "a.0").resolve()
         assert read_segment(tmp_path, part) == name.encode()
 
@@ -277,15 +307,15 @@ def test_a_way_back_that_leads_into_trimmed_batches_is_an_error(tmp_path: Path) 
 
 def test_a_checkpoint_that_lists_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     store = store_with(tmp_path, 1)
-    part = upload_segment(tmp_path, A, "late", b"late")
+    part = upload_segments(tmp_path, A, {"late": b"late"})[0]
     (tmp_path / part.file).unlink()
-    with pytest.raises(DamagedStore, match=r"checkpoint 4: a\[0\]: .*late.* is missing"):
+    with pytest.raises(DamagedStore, match=r"checkpoint 4: segments/a\.0/late.* is missing"):
         store.commit_checkpoint(Checkpoint(4, store.epoch, {A: (part,)}))
 
 
 def test_trimming_keeps_what_the_two_newest_checkpoints_need(tmp_path: Path) -> None:
     store = store_with(tmp_path, 4)
-    uploading = upload_segment(tmp_path, A, "of the next checkpoint", b"not listed yet")
+    uploading = upload_segments(tmp_path, A, {"of the next checkpoint": b"not listed yet"})[0]
     assert store.trim() == Trimmed(checkpoints=2, segments=2, batches=6)
     assert [key[0] for key in store.checkpoints.known()] == [6, 8]
     assert [one.number for one in store.batches] == [7, 8]
@@ -314,7 +344,7 @@ def test_a_damaged_checkpoint_is_not_one_of_those_that_trimming_keeps(tmp_path: 
 
 def test_a_start_sweeps_uploads_that_no_checkpoint_lists(tmp_path: Path) -> None:
     store = store_with(tmp_path, 1)
-    orphan = upload_segment(tmp_path, A, "orphan", b"orphan")
+    orphan = upload_segments(tmp_path, A, {"orphan": b"orphan"})[0]
     (tmp_path / "segments" / "a.0" / ".x.1234.partial").write_bytes(b"half")
     again = Store.open(tmp_path, {})
     assert not (tmp_path / orphan.file).exists()

@@ -1,4 +1,4 @@
-"""Checkpoints: manifests that list every task's segment files, and the segment files they share."""
+"""Checkpoints: manifests that list every task's segments, and the files with segments that they share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,10 +21,11 @@ _MAX_NAME = 120  # of a segment, quoted; file systems take 255 bytes
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A part of a task's state as it lies in the store; `file` is relative to the store's folder."""
+    """A part of a task's state as it lies in a file of the store; `file` is relative to the store's folder."""
 
     segment: str
     file: str
+    offset: int
     bytes: int
     crc32: int
 
@@ -52,8 +53,14 @@ class Checkpoint:
 
     @property
     def files(self) -> frozenset[str]:
-        """Every segment file that it lists."""
+        """Every file that it lists."""
         return frozenset(part.file for parts in self.segments.values() for part in parts)
+
+    @property
+    def last_parts(self) -> Mapping[str, SegmentFile]:
+        """Of every file that it lists, what lies last in it."""
+        parts = sorted((part for parts in self.segments.values() for part in parts), key=lambda part: part.offset)
+        return {part.file: part for part in parts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +78,27 @@ class NoCheckpoint:
     damage: tuple[str, ...] = ()
 
 
-def upload_segment(store: Path, task: Task, segment: str, payload: bytes) -> SegmentFile:
-    """Put a part of a task's state into the store; any process may do that, again and again.
+def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> tuple[SegmentFile, ...]:
+    """Put parts of a task's state into the store, in one file; any process may do that, again and again.
 
-    The file's name holds its checksum, so that the same segment made twice is one file, and two that differ are two.
+    The file's name holds its checksum, so that the same segments made twice are one file, and any that differ are two.
     """
-    crc32 = zlib.crc32(payload)
+    content = b"".join(payloads.values())
     folder = store / "segments" / f"{task.operator}.{task.index}"
-    path = folder / f"{_file_name(segment)}-{crc32:08x}"
-    part = SegmentFile(segment, str(path.relative_to(store)), len(payload), crc32)
-    if damage_of(store, part, verify=True) is not None:
+    path = folder / f"{_file_name(next(iter(payloads)))}-{len(payloads)}-{zlib.crc32(content):08x}"
+    file, offset, parts = str(path.relative_to(store)), 0, []
+    for segment, payload in payloads.items():
+        parts.append(SegmentFile(segment, file, offset, len(payload), zlib.crc32(payload)))
+        offset += len(payload)
+    if any(damage_of(store, part, verify=True) is not None for part in parts):
         durable.make_folder(folder)
-        durable.write_file(path, payload)
-    return part
+        durable.write_file(path, content)
+    return tuple(parts)
 
 
 def read_segment(store: Path, part: SegmentFile) -> bytes:
-    """The content of a segment file, checked."""
-    payload = durable.read_bytes(store / part.file)
+    """The content of a segment, checked."""
+    payload = durable.read_bytes(store / part.file, part.offset, part.bytes)
     if len(payload) != part.bytes or zlib.crc32(payload) != part.crc32:
         raise DamagedStore(
             f"{store / part.file}: a segment has the size and checksum of its manifest, found {len(payload)} bytes "
@@ -98,16 +108,16 @@ def read_segment(store: Path, part: SegmentFile) -> bytes:
 
 
 def damage_of(store: Path, part: SegmentFile, *, verify: bool) -> str | None:
-    """What is wrong with a segment file, or None; `verify` reads it, else only its size is looked at."""
+    """What is wrong with a segment's file, or None; `verify` reads the segment, else only the size is looked at."""
     path = store / part.file
     try:
         size = path.stat().st_size
     except OSError:
         return f"{part.file} is missing"
-    if size != part.bytes:
-        return f"{part.file} has {size} bytes, {part.bytes} were written"
-    if verify and (found := durable.checksum(path)) != part.crc32:
-        return f"{part.file} has the checksum {found:08x}, {part.crc32:08x} was written"
+    if size < part.offset + part.bytes:
+        return f"{part.file} has {size} bytes, at least {part.offset + part.bytes} were written"
+    if verify and (found := durable.checksum(path, part.offset, part.bytes)) != part.crc32:
+        return f"{part.file} has a segment with the checksum {found:08x}, {part.crc32:08x} was written"
     return None
 
 
@@ -122,11 +132,10 @@ class Manifests:
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint count, if every file that the checkpoint before it does not list is there."""
         known = self._listed_by_newest()
-        for task, parts in checkpoint.segments.items():
-            for part in parts:
-                damage = None if part.file in known else damage_of(self._store, part, verify=False)
-                if damage is not None:
-                    raise DamagedStore(f"checkpoint {checkpoint.number}: {task}: {damage}: upload it again")
+        for file, part in checkpoint.last_parts.items():
+            damage = None if file in known else damage_of(self._store, part, verify=False)
+            if damage is not None:
+                raise DamagedStore(f"checkpoint {checkpoint.number}: {damage}: upload it again")
         durable.make_folder(self._folder)
         path = self._path(checkpoint.number, checkpoint.epoch)
         try:
@@ -225,7 +234,8 @@ class Manifests:
             checkpoint = self.read(key) if verify else self._known(key)
         except DamagedStore:
             return None, [f"{name}: its manifest {self._path(*key).name} does not match its checksum"]
-        parts = [part for parts in checkpoint.segments.values() for part in parts]
+        listed = [part for parts in checkpoint.segments.values() for part in parts]
+        parts = listed if verify else checkpoint.last_parts.values()
         found = (damage_of(self._store, part, verify=verify) for part in parts)
         return checkpoint, [f"{name}: {damage}" for damage in found if damage is not None]
 
@@ -249,10 +259,7 @@ def _to_record(checkpoint: Checkpoint) -> JsonObject:
         "number": checkpoint.number,
         "oldest": checkpoint.batch,
         "epoch": checkpoint.epoch,
-        "segments": {
-            str(task): [[part.segment, part.file, part.bytes, part.crc32] for part in parts]
-            for task, parts in checkpoint.segments.items()
-        },
+        "segments": {str(task): [list(astuple(part)) for part in parts] for task, parts in checkpoint.segments.items()},
         "positions": checkpoint.positions,
         "notes": checkpoint.notes,
     }
@@ -274,12 +281,12 @@ def _from_record(record: JsonObject) -> Checkpoint:
 
 
 def _part(value: Json) -> SegmentFile:
-    segment, file, size, crc32 = records.items(value)
-    if not (isinstance(segment, str) and isinstance(file, str) and isinstance(size, int) and isinstance(crc32, int)):
-        raise DamagedStore(
-            f"a segment is [name, file, bytes, crc32], found {value!r}: was it written by another version?"
-        )
-    return SegmentFile(segment, file, size, crc32)
+    match value:
+        case [str() as segment, str() as file, int() as offset, int() as size, int() as crc32]:
+            return SegmentFile(segment, file, offset, size, crc32)
+    raise DamagedStore(
+        f"a segment is [name, file, offset, bytes, crc32], found {value!r}: was it written by another version?"
+    )
 
 
 def _file_name(segment: str) -> str:

@@ -81,18 +81,21 @@ def write_all(descriptor: int, payload: bytes) -> None:
     os.fsync(descriptor)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file."""
-    with _naming(path):
-        return path.read_bytes()
+def read_bytes(path: Path, offset: int = 0, size: int = -1) -> bytes:
+    """The content of a file, or so many bytes of it."""
+    with _naming(path), path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
-def checksum(path: Path) -> int:
-    """The CRC-32 of a file, read in blocks."""
+def checksum(path: Path, offset: int, size: int) -> int:
+    """The CRC-32 of so many bytes of a file, read in blocks."""
     crc = 0
     with _naming(path), path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
+        file.seek(offset)
+        while block := file.read(min(size, _BLOCK_BYTES)):
             crc = zlib.crc32(block, crc)
+            size -= len(block)
     return crc
 
 

@@ -17,7 +17,7 @@ from tenax.engine.store.events import EventLog
 from tenax.engine.store.journal import Journal
 from tenax.engine.store.records import Json, JsonObject
 
-FORMAT = 3
+FORMAT = 4
 KEPT_CHECKPOINTS = 2
 MAX_CLAIMS = 1_000  # drivers that start at the very same moment
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tenax.control.versions import NO_PASS, PassId, Span, Version
-from tenax.engine.store.checkpoints import SegmentFile, read_segment, upload_segment
+from tenax.engine.store.checkpoints import SegmentFile, read_segment
 from tenax.engine.worker.orders import Places
+from tenax.engine.worker.parts import Part
 from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
 from tenax.engine.worker.versions import (
-    IN_STORE,
     Index,
     Segment,
     file_name,
@@ -24,9 +24,6 @@ from tenax.engine.worker.versions import (
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode
 from tenax.operators.computation import State
-
-Part = Callable[[], SegmentFile]
-"""Puts a part of a checkpoint into the store, if it is not there yet."""
 
 HELD_VERSIONS = 2  # of a task: the accurate one, and a tentative one made from it
 
@@ -51,7 +48,7 @@ class States:
 
     def __init__(self, places: Places, node: str) -> None:
         self._node = places.nodes / node
-        self._store = places.store
+        self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
 
     def load(self, version: Version, restored: Sequence[SegmentFile] | None, initial: State) -> Held:
@@ -73,7 +70,7 @@ class States:
         state = {
             name: known[name, segment]
             if (name, segment) in known
-            else decode(segment_bytes(folder, self._store, name, segment))[0]
+            else decode(segment_bytes(folder, self.store, name, segment))[0]
             for name, segment in index.items()
         }
         return self._remember(Held(version, state, index))
@@ -85,36 +82,33 @@ class States:
         return written
 
     def queue_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, SegmentFile]) -> list[Part]:
-        """Retained outputs that lie beside a version: only those are uploaded that are not there yet."""
+        """Retained outputs that lie beside a version."""
         folder = self.folder(task)
 
-        def part(batch: int, pass_id: PassId) -> SegmentFile:
-            name = queue_segment(batch, pass_id)
+        def part(batch: int, pass_id: PassId) -> Part:
+            name, path = queue_segment(batch, pass_id), outputs_path(folder, batch, pass_id)
             stored = known.get(name)
-            return stored or upload_segment(self._store, task, name, outputs_path(folder, batch, pass_id).read_bytes())
+            return Part(name, path.stat().st_size if stored is None else stored.bytes, stored, path.read_bytes)
 
-        return [partial(part, batch, span.pass_id) for span in spans for batch in range(span.first, span.last + 1)]
+        return [part(batch, span.pass_id) for span in spans for batch in range(span.first, span.last + 1)]
 
     def stored_outputs(self, part: SegmentFile) -> dict[Address, bytes]:
         """Outputs that lie in the store."""
-        return unpacked(read_segment(self._store, part), part.file)
+        return unpacked(read_segment(self.store, part), part.file)
 
     def parts(self, version: Version, known: Mapping[str, SegmentFile]) -> list[Part]:
-        """The segments of a version: only those are uploaded that the checkpoint before it does not list."""
+        """The segments of a version; those that the checkpoint before it lists are in the store already."""
         if version.pass_id == NO_PASS:
             return []
         folder = self.folder(version.task)
 
-        def part(name: str, segment: Segment) -> SegmentFile:
+        def part(name: str, segment: Segment) -> Part:
             stored = known.get(name)
-            if stored is not None and (stored.bytes, stored.crc32) == (segment.length, segment.checksum):
-                return stored
-            if segment.file.startswith(IN_STORE):
-                return SegmentFile(name, segment.file, segment.length, segment.checksum)
-            data = segment_bytes(folder, self._store, name, segment)
-            return upload_segment(self._store, version.task, name, data)
+            if stored is None or (stored.bytes, stored.crc32) != (segment.length, segment.checksum):
+                stored = segment.stored_as(name) if segment.is_stored else None
+            return Part(name, segment.length, stored, partial(segment_bytes, folder, self.store, name, segment))
 
-        return [partial(part, name, segment) for name, segment in read_index(folder / file_name(version)).items()]
+        return [part(name, segment) for name, segment in read_index(folder / file_name(version)).items()]
 
     def drop_before(self, task: Task, batch: int) -> None:
         """Delete the files of a task that no version from a batch on needs."""

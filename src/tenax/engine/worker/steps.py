@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,16 +17,16 @@ from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import SegmentFile
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
+from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
-from tenax.engine.worker.states import Held, Part, States
+from tenax.engine.worker.states import Held, States
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
-WRITES_AT_ONCE = 8
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
 
 Chunk = bytes | tuple[pl.DataFrame, int]
@@ -117,11 +116,9 @@ class Worker:
     def upload(self, order: UploadOrder, node: str) -> dict[Task, tuple[SegmentFile, ...]]:
         """Put the versions that lie on this node into the store."""
         here = [version for home, version in zip(order.nodes, order.versions, strict=True) if home == node]
-        with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:  # whatever is made durable waits for the disk
-            parts = {version.task: [pool.submit(part) for part in self._upload(order, version)] for version in here}
-            return {task: tuple(part.result() for part in found) for task, found in parts.items()}
+        return store_parts(self.states.store, {version.task: self._parts_of(order, version) for version in here})
 
-    def _upload(self, order: UploadOrder, version: Version) -> list[Part]:
+    def _parts_of(self, order: UploadOrder, version: Version) -> list[Part]:
         """What a checkpoint has of a task: its version, and the outputs that go beside it."""
         task = version.task
         known = order.known.get(task, {})

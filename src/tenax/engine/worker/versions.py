@@ -30,10 +30,19 @@ class Segment:
     length: int
     checksum: int
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether it lies in the store."""
+        return self.file.startswith(IN_STORE)
+
+    def stored_as(self, name: str) -> SegmentFile:
+        """How a checkpoint lists it, if it lies in the store."""
+        return SegmentFile(name, self.file, self.offset, self.length, self.checksum)
+
     @classmethod
     def in_store(cls, part: SegmentFile) -> Segment:
         """A segment as a checkpoint lists it."""
-        return cls(part.file, 0, part.bytes, part.crc32)
+        return cls(part.file, part.offset, part.bytes, part.crc32)
 
 
 Index = Mapping[str, Segment]
@@ -87,8 +96,8 @@ def read_index(path: Path) -> Index:
 
 def segment_bytes(folder: Path, store: Path, name: str, segment: Segment) -> bytes:
     """The bytes of a segment, checked; `folder` is that of its task on the node."""
-    if segment.file.startswith(IN_STORE):
-        return read_segment(store, SegmentFile(name, segment.file, segment.length, segment.checksum))
+    if segment.is_stored:
+        return read_segment(store, segment.stored_as(name))
     path = folder / segment.file
     with path.open("rb") as file:
         start = HEADER.size + HEADER.unpack(file.read(HEADER.size))[1]

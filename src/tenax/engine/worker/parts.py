@@ -1,0 +1,48 @@
+"""What a node adds to a checkpoint: each task's new segments, small ones together in one file of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenax.engine.store.checkpoints import SegmentFile, upload_segments
+from tenax.model.tasks import Task
+
+WRITES_AT_ONCE = 8  # whatever is made durable waits for the disk
+LARGE_BYTES = 1 << 18
+"""A file lives as long as one of its segments: what is as large as that keeps no other alive, nor is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment of a checkpoint: where it lies in the store already, or how to read it."""
+
+    segment: str
+    size: int
+    stored: SegmentFile | None
+    read: Callable[[], bytes]
+
+
+def store_parts(store: Path, parts: Mapping[Task, Sequence[Part]]) -> dict[Task, tuple[SegmentFile, ...]]:
+    """Put into the store what is not there yet; what a checkpoint lists for each task."""
+
+    def upload(task: Task, new: Sequence[Part]) -> tuple[SegmentFile, ...]:
+        return upload_segments(store, task, {part.segment: part.read() for part in new})
+
+    with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
+        uploads = {task: [pool.submit(upload, task, new) for new in _files(given)] for task, given in parts.items()}
+        listed: dict[Task, tuple[SegmentFile, ...]] = {}
+        for task, given in parts.items():
+            found = {part.segment: part.stored for part in given if part.stored is not None}
+            found |= {part.segment: part for upload in uploads[task] for part in upload.result()}
+            listed[task] = tuple(found[part.segment] for part in given)
+        return listed
+
+
+def _files(parts: Sequence[Part]) -> list[list[Part]]:
+    """The new parts by the file that they go to: large ones have their own, small ones share one."""
+    new = [part for part in parts if part.stored is None]
+    small = [part for part in new if part.size < LARGE_BYTES]
+    return [[part] for part in new if part.size >= LARGE_BYTES] + ([small] if small else [])
