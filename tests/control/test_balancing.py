@@ -22,6 +22,16 @@ def crowded(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = 
     return talk
 
 
+def catching_up() -> Dialogue:
+    """All tasks on n1, and copies of those that are to move on n2, behind the live passes."""
+    talk = crowded()
+    talk.gains(N2)
+    talk.finishes_live()
+    talk.publishes()
+    talk.stores()
+    return talk
+
+
 def homes(talk: Dialogue) -> dict[Task, str]:
     tasks = zip(TREE.tasks(range(len(TREE))), talk.coordinator.state.tasks, strict=True)
     return {name: task.primary.node for name, task in tasks if task.primary is not None}
@@ -72,11 +82,7 @@ def test_whoever_has_a_replica_stays() -> None:
 
 
 def test_a_new_node_that_is_lost_again_leaves_everything_as_it_was() -> None:
-    talk = crowded()
-    talk.gains(N2)
-    talk.finishes_live()
-    talk.publishes()
-    talk.stores()
+    talk = catching_up()
     talk.loses("n2")
     goes_on(talk, 6)
     assert set(homes(talk).values()) == {"n1"}
@@ -85,11 +91,7 @@ def test_a_new_node_that_is_lost_again_leaves_everything_as_it_was() -> None:
 
 
 def test_an_old_node_that_is_lost_leaves_the_copies_to_go_on() -> None:
-    talk = crowded()
-    talk.gains(N2)
-    talk.finishes_live()
-    talk.publishes()
-    talk.stores()
+    talk = catching_up()
     assert "promote e[0] n2" in talk.loses("n1")
     goes_on(talk, 6)
     assert set(homes(talk).values()) == {"n2"}

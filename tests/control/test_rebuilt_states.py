@@ -47,12 +47,16 @@ class Rebuilding(Dialogue):
 def run_to(batch: int) -> Rebuilding:
     talk = Rebuilding(TREE, HOMES, NODES, NONE)
     talk.logs(20)
+    goes_to(talk, batch)
+    return talk
+
+
+def goes_to(talk: Dialogue, batch: int) -> None:
     while talk.coordinator.state.finished < batch:
         talk.finishes_live()
         talk.publishes()
         while talk.coordinator.state.storing is not None:
             talk.stores()
-    return talk
 
 
 def line_of(talk: Rebuilding) -> dict[Task, Version]:
@@ -174,11 +178,7 @@ def test_a_restarted_run_rebuilds_what_the_line_tells() -> None:
 def test_a_task_that_cannot_tell_how_it_is_rebuilt_stays_where_it_was_stored() -> None:
     talk = Dialogue(TREE, HOMES, NODES, NONE)  # nobody says anything
     talk.logs(20)
-    while talk.coordinator.state.finished < 8:
-        talk.finishes_live()
-        talk.publishes()
-        while talk.coordinator.state.storing is not None:
-            talk.stores()
+    goes_to(talk, 8)
     line = talk.coordinator.state.newest
     assert {version.batch for version in line.versions if version.task != A} == {0}
     assert line.batch == 0
@@ -187,11 +187,7 @@ def test_a_task_that_cannot_tell_how_it_is_rebuilt_stays_where_it_was_stored() -
 def test_a_store_of_another_strategy_is_taken_over() -> None:
     aligned = Rebuilding(TREE, HOMES, NODES, replace(NONE, strategy=Strategy.ALIGNED))
     aligned.logs(20)
-    while aligned.coordinator.state.newest.number < 8:
-        aligned.finishes_live()
-        aligned.publishes()
-        while aligned.coordinator.state.storing is not None:
-            aligned.stores()
+    goes_to(aligned, 8)
     line = aligned.coordinator.state.newest
     talk = Rebuilding(TREE, HOMES, NODES, NONE)
     talk.coordinator = Coordinator(TREE, NONE)
@@ -213,11 +209,7 @@ def test_a_task_that_is_stored_no_more_has_no_queue() -> None:
     settings = replace(NONE, strategy=Strategy.INDIVIDUAL)
     stored = Rebuilding(TREE, HOMES, NODES, settings)
     stored.logs(20)
-    while stored.coordinator.state.finished < 8:
-        stored.finishes_live()
-        stored.publishes()
-        while stored.coordinator.state.storing is not None:
-            stored.stores()
+    goes_to(stored, 8)
     line = stored.coordinator.state.newest
     assert any(line.queues)
     talk = Rebuilding(TREE, HOMES, NODES, NONE)
@@ -225,11 +217,7 @@ def test_a_task_that_is_stored_no_more_has_no_queue() -> None:
     talk.tell(Started(2, NODES, line, 8, {D: 8, E: 8}))
     rounds_until_whole(talk)
     talk.logs(20)
-    while talk.coordinator.state.finished < 24:
-        talk.finishes_live()
-        talk.publishes()
-        while talk.coordinator.state.storing is not None:
-            talk.stores()
+    goes_to(talk, 24)
     newest = talk.coordinator.state.newest
     assert all(version.is_recipe for version in newest.versions if version.task != A)
     assert not any(newest.queues)
