@@ -89,6 +89,8 @@ def draw_figure(panels: Sequence[Panel], path: Path, *, title: str, columns: int
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import LogFormatter, MaxNLocator
+
     axes.set_title(panel.title, loc="left", fontsize=10.5, color=INK)
     if panel.logarithmic:
         axes.set_xscale("log")
@@ -96,6 +98,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         places = sorted({x for curve in panel.curves for x in curve.x})
         axes.set_xticks(places, labels=[f"{x:,.0f}" for x in places])
         axes.set_xticks([], minor=True)
+        axes.yaxis.set_major_formatter(LogFormatter())  # 600, not 6 × 10²
+        axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.0, 0.4)))
+    elif all(x == int(x) for curve in panel.curves for x in curve.x):
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     looks = sorted({curve.look for curve in panel.curves}, reverse=True)
     for curve in panel.curves:
         under = looks.index(curve.look) if panel.nested else 0
