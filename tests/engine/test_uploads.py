@@ -15,7 +15,7 @@ from tenax.model.tasks import Task
 
 TASK = Task("count", 0)
 ORDER = UploadOrder((Version(TASK, 3, PassId(1, 1)),), ("one",), {}, {})
-STORED = Uploaded({TASK: ()}, 0.5)
+STORED = Uploaded({TASK: ()}, 0.5, 0.1)
 DEADLINE_S = 30.0
 
 

@@ -102,7 +102,7 @@ def test_checkpoints_cost_what_a_round_takes_beyond_the_one_without(tmp_path: Pa
     assert often.counted == pytest.approx((50.0, 50.0))
     assert seldom.nodes == pytest.approx((10.0, 0.0))
     found = checkpoint_cpu.findings(CPU_PLAN, SERIES)
-    assert claim(found, "processor time for a checkpoint every 1 s") == pytest.approx(37.5)
+    assert claim(found, "processor time for a checkpoint every 1 s") == pytest.approx(50.0)
     assert [row["checkpoints"] for row in rows_of(found, "A batch")] == ["none", "every 1 s", "every 30 s"]
     assert "paper says" in written(found, tmp_path)
 

@@ -142,7 +142,7 @@ class LiveView:
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
-        share = f"{100 * self._costs.share:.0f} % of the work"
+        share = f"{100 * self._costs.share:.0f} % of the processor time"
         grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]protection[/dim]", share)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
@@ -171,7 +171,7 @@ def cost_facts(costs: Costs) -> list[tuple[str, str]]:
     if costs.messages:
         spare = f", of these {costs.spare_messages:,} and {_size(costs.spare_bytes)} for replicas"
         found.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
-    return [*found, ("protection", f"{100 * costs.share:.1f} % of the time in steps and checkpoints")]
+    return [*found, ("protection", f"{100 * costs.share:.1f} % of the processor time of steps and checkpoints")]
 
 
 def _lag(seconds: float | None) -> str:

@@ -106,7 +106,7 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
-    """The manifest of a checkpoint is committed, after so long.
+    """The manifest of a checkpoint is committed, after so long by the clock, and with so much processor time.
 
     What was stored has `held_bytes`; of these `written_bytes` were not in the store already.
     """
@@ -116,6 +116,7 @@ class CheckpointStored:
     written_bytes: int = 0
     seconds: float = 0.0
     held_bytes: int = 0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

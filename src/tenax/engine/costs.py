@@ -17,20 +17,24 @@ class Costs:
     - A checkpoint holds `held_bytes`; only `written_bytes` of them were new to the store.
     - `queue_bytes` were retained on the nodes, so that lost consumers can be fed again.
     - `messages` and `bytes` went from node to node; of these the spare ones were for or from replicas.
-    - `step_s` was spent in steps of live passes, of it `replica_s` in those of replicas; `checkpoint_s` in checkpoints.
+    - Checkpoints took `checkpoint_s` by the clock, mostly waiting, and `checkpoint_cpu_s` of processor time.
+    - `step_cpu_s` of processor time was spent in steps of live passes, of it `replica_cpu_s` in those of replicas and
+      `retaining_cpu_s` in those of others to retain outputs.
     """
 
     checkpoints: int = 0
     held_bytes: int = 0
     written_bytes: int = 0
     checkpoint_s: float = 0.0
+    checkpoint_cpu_s: float = 0.0
     queue_bytes: int = 0
     messages: int = 0
     bytes: int = 0
     spare_messages: int = 0
     spare_bytes: int = 0
-    step_s: float = 0.0
-    replica_s: float = 0.0
+    step_cpu_s: float = 0.0
+    replica_cpu_s: float = 0.0
+    retaining_cpu_s: float = 0.0
 
     def passed(self, reports: Iterable[Report]) -> None:
         """A live pass has finished."""
@@ -40,9 +44,11 @@ class Costs:
             self.bytes += report.sent.bytes
             self.spare_messages += report.sent.spare_messages
             self.spare_bytes += report.sent.spare_bytes
-            self.step_s += report.seconds
+            self.step_cpu_s += report.cpu_s
             if report.role is Role.REPLICA:
-                self.replica_s += report.seconds
+                self.replica_cpu_s += report.cpu_s
+            else:
+                self.retaining_cpu_s += report.retaining_cpu_s
 
     def handled(self, event: Event) -> None:
         """Something has happened; checkpoints count."""
@@ -51,9 +57,11 @@ class Costs:
             self.held_bytes += event.held_bytes
             self.written_bytes += event.written_bytes
             self.checkpoint_s += event.seconds
+            self.checkpoint_cpu_s += event.cpu_s
 
     @property
     def share(self) -> float:
-        """The part of the time of steps and checkpoints that went into protection."""
-        total = self.step_s + self.checkpoint_s
-        return (self.replica_s + self.checkpoint_s) / total if total else 0.0
+        """The part of the processor time of steps and checkpoints that went into protection."""
+        total = self.step_cpu_s + self.checkpoint_cpu_s
+        spent = self.replica_cpu_s + self.retaining_cpu_s + self.checkpoint_cpu_s
+        return spent / total if total else 0.0

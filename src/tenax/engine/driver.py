@@ -370,11 +370,11 @@ class Driver:
         line, before = told.line, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
         queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
-        uploaded = Uploaded({}, 0.0)
+        uploaded = Uploaded({}, 0.0, 0.0)
         if any(queues[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
             order = UploadOrder(told.versions, told.nodes, queues, known)
             uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(line.number, order)
-        started, files = time.perf_counter(), uploaded.files
+        started, started_cpu, files = time.perf_counter(), time.thread_time(), uploaded.files
         segments = {
             one.task: () if one.is_recipe else files.get(one.task, before.get(one.task, ())) for one in line.versions
         }
@@ -385,8 +385,10 @@ class Driver:
         self.ordering.keep(line, segments)
         new = (part for task, parts in files.items() for part in parts if part.segment not in known.get(task, {}))
         held = sum(part.bytes for parts in files.values() for part in parts)
+        written = sum(part.bytes for part in new)
         seconds = uploaded.seconds + time.perf_counter() - started
-        return events.CheckpointStored(line.number, told.attempt, sum(part.bytes for part in new), seconds, held)
+        cpu_s = uploaded.cpu_s + time.thread_time() - started_cpu
+        return events.CheckpointStored(line.number, told.attempt, written, seconds, held, cpu_s)
 
     def _plan(self, told: instructions.PlanReplicas) -> events.Event:
         assert self.settings.replan is not None, "replicas that are to follow the load have somebody who plans"

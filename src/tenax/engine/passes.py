@@ -30,10 +30,11 @@ MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What a checkpoint lists, by task, and how long the slowest node took to store it."""
+    """What a checkpoint lists, by task; how long the slowest node took to store it, and all nodes' processor time."""
 
     files: Mapping[Task, tuple[SegmentFile, ...]]
     seconds: float
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ class PassRunner:
             return min(failures, key=lambda one: (one.batch, one.task))
         reports = sorted((report for bundle in last for report in bundle.reports), key=lambda one: (one.task, one.node))
         uploaded = {task: files for bundle in last for task, files in bundle.uploaded.items()}
-        slowest = max(bundle.upload_s for bundle in last)
+        slowest, cpu_s = max(bundle.upload_s for bundle in last), sum(bundle.upload_cpu_s for bundle in last)
         cause = next((bundle.not_uploaded for bundle in last if bundle.not_uploaded), "")
-        return Outcome(reports, Uploaded(uploaded, slowest), cause)
+        return Outcome(reports, Uploaded(uploaded, slowest, cpu_s), cause)
 
     def cancel(self, group: str) -> None:
         """End a running pass or upload and everything it would still start."""
@@ -113,8 +114,8 @@ class PassRunner:
         started = time.perf_counter()
         job = UploadJob(self.shipped, run, tuple(nodes), order)
         found = self._anchors(tuple(nodes.values()), 1).mapPartitionsWithIndex(job).collect()
-        files = {task: files for one in found for task, files in one.items()}
-        return Uploaded(files, time.perf_counter() - started)
+        files = {task: files for one, _ in found for task, files in one.items()}
+        return Uploaded(files, time.perf_counter() - started, sum(cpu_s for _, cpu_s in found))
 
     def _chain(self, levels: int, nodes: tuple[NodeInfo, ...]) -> Any:
         """The stages of a pass, each delivered to the nodes of the next."""
@@ -208,11 +209,14 @@ class UploadJob:
         self.names = names
         self.order = order
 
-    def __call__(self, partition: int, elements: Iterable[int]) -> Iterator[dict[Task, tuple[SegmentFile, ...]]]:
-        """Upload the tasks of this node."""
+    def __call__(
+        self, partition: int, elements: Iterable[int]
+    ) -> Iterator[tuple[dict[Task, tuple[SegmentFile, ...]], float]]:
+        """Upload the tasks of this node; with the processor time that it took."""
         _consume(elements)
         name = self.names[partition]
-        yield worker_of(self.shipped, self.run, name).upload(self.order, name)
+        worker, started = worker_of(self.shipped, self.run, name), time.process_time()
+        yield worker.upload(self.order, name), time.process_time() - started
 
 
 class Introduction:
@@ -229,12 +233,13 @@ class Introduction:
 
 
 def _upload(worker: Worker, order: UploadOrder, node: str, bundle: Bundle) -> None:
-    started = time.perf_counter()
+    started, started_cpu = time.perf_counter(), time.process_time()
     try:
         bundle.uploaded = worker.upload(order, node)
     except Exception as error:  # of the store, not of the pass
         bundle.not_uploaded = f"{type(error).__name__}: {error}"
     bundle.upload_s = time.perf_counter() - started
+    bundle.upload_cpu_s = time.process_time() - started_cpu
 
 
 def group_of(run: str, what: str) -> str:

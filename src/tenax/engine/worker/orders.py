@@ -139,6 +139,7 @@ class Report:
     - `marks` has, for a source task, the highest event time after each batch.
     - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
     - Its state can be rebuilt by stepping from batch `since` on; 0 if it cannot.
+    - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
     """
 
     task: int
@@ -156,6 +157,8 @@ class Report:
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
     since: int = 0
+    cpu_s: float = 0.0
+    retaining_cpu_s: float = 0.0
 
 
 NODE = "node"
@@ -184,5 +187,6 @@ class Bundle:
     failures: list[Failure] = field(default_factory=list)
     uploaded: dict[Task, tuple[SegmentFile, ...]] = field(default_factory=dict)
     upload_s: float = 0.0
+    upload_cpu_s: float = 0.0
     not_uploaded: str = ""
     """Why an upload failed; the pass is none the worse for it."""

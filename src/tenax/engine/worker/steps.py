@@ -50,6 +50,8 @@ class Work:
     empties: tuple[bytes, ...] = ()
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
+    cpu_s: float = 0.0
+    retaining_cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,12 @@ class Worker:
             work.sent,
             work.retained_bytes,
             _since(computation, work.held.state, order.last),
+            work.cpu_s,
+            work.retaining_cpu_s,
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.process_time()
         order, work = level.order, level.work[task]
         operator = int(self.graph.operator_of[task])
         index = task - int(self.graph.first[operator])
@@ -242,13 +246,15 @@ class Worker:
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
         self._deliver(level, work, chunks)
         if task in order.retain and not work.order.tentative and not work.order.silent:
-            folder = self.states.folder(self.graph.task(task))
+            folder, before = self.states.folder(self.graph.task(task)), time.process_time()
             work.retained_bytes += write_outputs(folder, batch, order.pass_id, chunks)
+            work.retaining_cpu_s += time.process_time() - before
         work.rows_in += rows_in
         work.rows_out += output.rows.height
         work.late += late
         work.watermark_us = watermark
         work.seconds += time.perf_counter() - started
+        work.cpu_s += time.process_time() - started_cpu
 
     def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
         """The rows of a source task for a batch."""
