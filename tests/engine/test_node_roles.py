@@ -47,3 +47,24 @@ def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tm
     executors.names["two"] = "c"
     assert [node.name for node in nodes.introduce(nodes.strangers())] == ["c"]
     assert nodes.lost() == ()
+
+
+class Dying(Executors):
+    """Whoever looks sees one more of them gone each time."""
+
+    def live_nodes(self) -> tuple[NodeInfo, ...]:
+        found = super().live_nodes()
+        for executor in list(self.names)[:1]:
+            del self.names[executor]
+        return found
+
+
+def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: Path) -> None:
+    executors = Executors(one="a", two="b", three="c")
+    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    nodes.introduce(nodes.strangers())
+    dying = Dying(two="b", three="c")
+    nodes._session = dying  # type: ignore[assignment]
+    assert nodes.lost() == ("a", "b", "c")
+    assert nodes.lost() == ()
+    assert nodes.live == {}

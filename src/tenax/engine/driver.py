@@ -34,7 +34,7 @@ from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.ordering import Ordering
-from tenax.engine.passes import Outcome, PassRunner, Uploaded, group_of
+from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.publishing import Publisher
 from tenax.engine.session import Heartbeat, NodeInfo, Session
 from tenax.engine.shipping import check_shippable, pack
@@ -169,6 +169,7 @@ class Driver:
         self._began_s = time.monotonic()
         self._uploads = Uploads()
         self._suspends = Strategy.SYNCHRONOUS in {settings.control.strategy, *settings.strategies.values()}
+        self._looking = threading.Lock()
         self._checkpoint_job = ""
         self._jobs = itertools.count(1)
         self._reported = self.publisher.final
@@ -253,9 +254,10 @@ class Driver:
 
     def _look(self, pool: ThreadPoolExecutor | None = None) -> None:
         """Report nodes that are gone, and meet those that are new."""
-        gone = self.nodes.lost()
-        if gone:
-            self._events.put(events.NodesLost(gone))
+        with self._looking:  # whoever asks meanwhile reports what failed after this is reported
+            gone = self.nodes.lost()
+            if gone:
+                self._events.put(events.NodesLost(gone))
         new = self.nodes.strangers() if pool is not None else ()
         if new and pool is not None:
             pool.submit(self._meet, new)
@@ -342,12 +344,12 @@ class Driver:
     def _run_order(self, order: Order, *, live: bool) -> Outcome | Failure:
         nodes = self.nodes.info(order.layout.nodes)
         if not live:
-            return self.runner.run(order, nodes)
+            return self.runner.run(order, nodes, BACKGROUND)
         passenger = self._uploads.board(order.layout.nodes)
         outcome: Outcome | Failure | None = None
         try:
             upload = None if passenger is None else passenger.order
-            outcome = self.runner.run(replace(order, upload=upload), nodes)
+            outcome = self.runner.run(replace(order, upload=upload), nodes, LIVE)
         finally:
             self._uploads.alight(passenger, outcome if isinstance(outcome, Outcome) else None)
         return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from tenax.engine.passes import PassRunner
 from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
+
+TOGETHER_S = 0.05  # nodes that are lost so soon after each other are lost together
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,27 @@ class Nodes:
             return dict(self._known)
 
     def lost(self) -> tuple[str, ...]:
-        """The names of known nodes that are gone since the last look, and forgets them."""
+        """The names of known nodes that are gone, with those that are seen to go with them; forgets them.
+
+        What kills one often kills others, and passes that are cancelled as soon as they have begun cost a second.
+        """
+        gone = found = self._gone()
+        while found:  # ends: there are only so many nodes
+            time.sleep(TOGETHER_S)
+            found = self._gone()
+            gone += found
+        for name in gone:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        return gone
+
+    def _gone(self) -> tuple[str, ...]:
+        """The names of known nodes that are gone since the last look."""
         alive = {one.executor for one in self._session.live_nodes()}
         with self._lock:
             gone = tuple(name for name, one in self._known.items() if one.executor not in alive)
             for name in gone:
                 del self._known[name]
                 del self._places[name]
-        for name in gone:
-            shutil.rmtree(self._folder / name, ignore_errors=True)
         return gone
 
     def strangers(self) -> tuple[NodeInfo, ...]:

@@ -25,6 +25,8 @@ from tenax.model.tasks import Task
 
 MEETING_DEADLINE_S = 60.0
 MEETINGS = itertools.count(1)  # of this process: a group that was cancelled stays so, for later runs as well
+LIVE, BACKGROUND = "live", "background"
+"""Pools of jobs: within one, Spark lets the older job go first in everything, and a live pass is mostly the younger."""
 MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 
 
@@ -63,10 +65,10 @@ class PassRunner:
         self._functions: dict[tuple[int, bool], Any] = {}
         self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
 
-    def run(self, order: Order, nodes: tuple[NodeInfo, ...]) -> Outcome | Failure:
+    def run(self, order: Order, nodes: tuple[NodeInfo, ...], pool: str) -> Outcome | Failure:
         """Run a pass on its nodes to its end."""
         group = group_of(order.run, str(order.pass_id))
-        self.context.setJobGroup(group, f"batches {order.first} to {order.last}", interruptOnCancel=True)
+        self._begin(group, f"batches {order.first} to {order.last}", pool)
         self.context.setLocalProperty(ORDER, packed(order))
         rdd = self._chain(len(order.layout.levels), nodes)
         try:
@@ -94,7 +96,7 @@ class PassRunner:
         Asks as many workers of each node as can work at once, so that later none has to start up first.
         """
         group = f"meeting {next(MEETINGS)} of {' '.join(one.executor for one in nodes)}"
-        self.context.setJobGroup(group, "new nodes", interruptOnCancel=True)
+        self._begin(group, "new nodes", BACKGROUND)
         asked = self._anchors(nodes * NODE_SLOTS, 1).mapPartitions(Introduction(self.shipped))
         overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
         overdue.start()
@@ -110,12 +112,17 @@ class PassRunner:
 
     def upload(self, run: str, group: str, order: UploadOrder, nodes: Mapping[str, NodeInfo]) -> Uploaded:
         """Put versions into the store, every node its own tasks', in a job of its own."""
-        self.context.setJobGroup(group, "checkpoint", interruptOnCancel=True)
+        self._begin(group, "checkpoint", BACKGROUND)
         started = time.perf_counter()
         job = UploadJob(self.shipped, run, tuple(nodes), order)
         found = self._anchors(tuple(nodes.values()), 1).mapPartitionsWithIndex(job).collect()
         files = {task: files for one, _ in found for task, files in one.items()}
         return Uploaded(files, time.perf_counter() - started, sum(cpu_s for _, cpu_s in found))
+
+    def _begin(self, group: str, what: str, pool: str) -> None:
+        """What this thread runs from here on can be cancelled by its group, and takes turns with other pools."""
+        self.context.setJobGroup(group, what, interruptOnCancel=True)
+        self.context.setLocalProperty("spark.scheduler.pool", pool)
 
     def _chain(self, levels: int, nodes: tuple[NodeInfo, ...]) -> Any:
         """The stages of a pass, each delivered to the nodes of the next."""

@@ -49,6 +49,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.broadcast.compress": "false",
 }
 
+ROOT = Path(__file__).parents[1]  # of this package
+DAEMON = "tenax.engine.worker.daemon"
+
 # On machines that are as small as an embedded cluster needs, the compiler that takes longer takes more than it gives.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
@@ -128,12 +131,13 @@ class Session:
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
         conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.POLARS_NO_PARTITION", "1")
-        conf.set("spark.executorEnv.PYTHONHASHSEED", "0")
+        conf.set("spark.executorEnv.PYTHONHASHSEED", "0").set("spark.executorEnv.OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master is None:
             conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS).set("spark.executor.extraJavaOptions", JVM_OPTIONS)
+            conf.set("spark.python.daemon.module", DAEMON).set("spark.executorEnv.PYTHONPATH", str(ROOT.parent))
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
         with errors_to(folder / "spark.log"):
             self.context = SparkContext(conf=conf)
@@ -194,11 +198,10 @@ def own_spark_home(folder: Path) -> Path:
 
 def _package(folder: Path) -> Path:
     """Tenax itself as one file that Spark sends to every node."""
-    root = Path(__file__).parents[1]
     path = folder / "tenax.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(root.rglob("*.py")):
-            archive.write(file, file.relative_to(root.parent))
+        for file in sorted(ROOT.rglob("*.py")):
+            archive.write(file, file.relative_to(ROOT.parent))
     return path
 
 

@@ -27,6 +27,7 @@ LOOKS = (
 GRID = "#e4e8ee"
 PANEL_WIDTH = 4.7
 PANEL_HEIGHT = 3.7
+TITLE_COLUMNS = 40  # characters of a figure's title above each of its panels
 CLAIM_COLUMNS = 66  # characters in a line below a panel
 MAX_PANELS = 24
 DPI = 170
@@ -81,7 +82,8 @@ def draw_figure(panels: Sequence[Panel], path: Path, *, title: str, columns: int
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(columns * PANEL_WIDTH, rows * PANEL_HEIGHT + 0.5), facecolor=PAPER)
     figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
+    wrapped = textwrap.fill(title, TITLE_COLUMNS * columns)
+    figure.suptitle(wrapped, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     for number, panel in enumerate(panels):
         _draw_panel(figure.add_subplot(rows, columns, number + 1), panel)
     path.parent.mkdir(parents=True, exist_ok=True)
