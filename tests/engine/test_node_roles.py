@@ -50,21 +50,21 @@ def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tm
 
 
 class Dying(Executors):
-    """Whoever looks sees one more of them gone each time."""
+    """Once they begin to die, whoever looks sees one less each time."""
+
+    dying = False
 
     def live_nodes(self) -> tuple[NodeInfo, ...]:
-        found = super().live_nodes()
-        for executor in list(self.names)[:1]:
-            del self.names[executor]
-        return found
+        if self.dying and self.names:
+            del self.names[next(iter(self.names))]
+        return super().live_nodes()
 
 
 def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: Path) -> None:
-    executors = Executors(one="a", two="b", three="c")
+    executors = Dying(one="a", two="b", three="c")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
     nodes.introduce(nodes.strangers())
-    dying = Dying(two="b", three="c")
-    nodes._session = dying  # type: ignore[assignment]
+    executors.dying = True
     assert nodes.lost() == ("a", "b", "c")
     assert nodes.lost() == ()
     assert nodes.live == {}

@@ -257,8 +257,8 @@ def _remarks(found: Found) -> tuple[str, ...]:
     exact = sum(one.exact for one in found.values())
     return (
         f"the oracle found {exact} of {len(found)} runs exact: final results as without failures, to the byte",
-        "a batch is computed by columns, so that a core has more to do with 32 tasks, stages and jobs than with so many "
-        "tuples: twice the rate, which is the paper's, changes little here",
+        "a batch is computed by columns, so that a core has more to do with 32 tasks, stages and jobs than with so "
+        "many tuples: twice the rate, which is the paper's, changes little here",
         "source replay: no checkpoint is stored before the kill, so everything since batch 1 is replayed, which is "
         "little more than a window; the paper's Storm replays the tuples of unfinished windows",
         "one node lost: its tasks go to the other node with primaries unless they have replicas; all primaries lost: "
