@@ -49,7 +49,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.broadcast.compress": "false",
 }
 
-ROOT = Path(__file__).parents[1]  # of this package
 DAEMON = "tenax.engine.worker.daemon"
 
 # On machines that are as small as an embedded cluster needs, the compiler that takes longer takes more than it gives.
@@ -137,7 +136,7 @@ class Session:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master is None:
             conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS).set("spark.executor.extraJavaOptions", JVM_OPTIONS)
-            conf.set("spark.python.daemon.module", DAEMON).set("spark.executorEnv.PYTHONPATH", str(ROOT.parent))
+            conf.set("spark.python.daemon.module", DAEMON)
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
         with errors_to(folder / "spark.log"):
             self.context = SparkContext(conf=conf)
@@ -198,10 +197,11 @@ def own_spark_home(folder: Path) -> Path:
 
 def _package(folder: Path) -> Path:
     """Tenax itself as one file that Spark sends to every node."""
+    root = Path(__file__).parents[1]
     path = folder / "tenax.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(ROOT.rglob("*.py")):
-            archive.write(file, file.relative_to(ROOT.parent))
+        for file in sorted(root.rglob("*.py")):
+            archive.write(file, file.relative_to(root.parent))
     return path
 
 
