@@ -104,6 +104,11 @@ def test_checkpoints_cost_what_a_round_takes_beyond_the_one_without(tmp_path: Pa
     found = checkpoint_cpu.findings(CPU_PLAN, SERIES)
     assert claim(found, "processor time for a checkpoint every 1 s") == pytest.approx(50.0)
     assert [row["checkpoints"] for row in rows_of(found, "A batch")] == ["none", "every 1 s", "every 30 s"]
+    assert not any("were due" in one for one in found.remarks)
+    late = checkpoint_cpu.findings(CPU_PLAN, SERIES | {"1 checkpoints": [4.0, 4.0]})
+    assert [one.split(",")[0] for one in late.remarks if "were due" in one] == [
+        "every 1 s: 10 checkpoints were due and 4 were stored"
+    ]
     assert "paper says" in written(found, tmp_path)
 
 

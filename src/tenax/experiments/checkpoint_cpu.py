@@ -245,10 +245,24 @@ def findings(plan: Plan, found: Mapping[str, Sequence[float]]) -> Findings:
             "cost less than its speed varies",
             "checkpoints are incremental: one stores what has changed since the last, so that the time between them "
             "changes their number and hardly what is written in all",
+            *_fewer(plan, found),
         ),
         panels=_panels(plan, costs, found),
         panel_columns=2,
     )
+
+
+def _fewer(plan: Plan, found: Mapping[str, Sequence[float]]) -> list[str]:
+    """Where checkpoints were due more often than they could be stored."""
+    told = []
+    for one in plan.intervals_s:
+        due, stored = plan.measured // plan.load.batches(one), statistics.median(found[f"{one} checkpoints"])
+        if stored < due:
+            told.append(
+                f"every {one} s: {due} checkpoints were due and {stored:g} were stored, since one is on its way at a "
+                "time, from the pass after which it is due to the end of the next one"
+            )
+    return told
 
 
 def _shares(costs: Sequence[Share]) -> Table:

@@ -103,7 +103,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.yaxis.set_major_formatter(LogFormatter())  # 600, not 6 × 10²
         axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.0, 0.4)))
     elif all(x == int(x) for curve in panel.curves for x in curve.x):
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
     looks = sorted({curve.look for curve in panel.curves}, reverse=True)
     for curve in panel.curves:
         under = looks.index(curve.look) if panel.nested else 0
