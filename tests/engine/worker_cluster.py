@@ -16,7 +16,7 @@ from tenax.engine.application import Application
 from tenax.engine.layout import layout
 from tenax.engine.sources.formats import as_frame
 from tenax.engine.sources.source import Limits, Planned
-from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import Bundle, Order, Places, Report, StepOrder
 from tenax.engine.worker.steps import Worker
 from tenax.model.graph import TaskGraph
@@ -52,7 +52,7 @@ class Cluster:
         self.places = Places(folder / "nodes", folder)
         self.workers = [Worker(one, self.places, name) for name in self.names]
         self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
-        self.restored: dict[int, tuple[SegmentFile, ...]] = {}
+        self.restored: dict[int, tuple[StoredSegment, ...]] = {}
         self.marks: dict[int, int] = {}
         self.positions: dict[str, object] = {}
         self.batch = 0

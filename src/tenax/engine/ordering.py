@@ -12,7 +12,7 @@ from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.layout import layout
-from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import JsonObject
 from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
 from tenax.engine.worker.retained import queue_segment
@@ -42,7 +42,7 @@ class Ordering:
             if not graph.streams[graph.operator_of[number]]:
                 self._marks[number] = {0: NO_WATERMARK_US}
         self._empties: dict[int, tuple[bytes, ...]] = {}
-        self._manifests: dict[int, Mapping[Task, tuple[SegmentFile, ...]]] = {}
+        self._manifests: dict[int, Mapping[Task, tuple[StoredSegment, ...]]] = {}
         self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
         self._retained_before = 0
@@ -107,14 +107,14 @@ class Ordering:
                 for one in [known for known in marks if known < told.source_log_before - 1]:
                     del marks[one]
 
-    def keep(self, line: StoredCheckpoint, segments: Mapping[Task, tuple[SegmentFile, ...]]) -> None:
+    def keep(self, line: StoredCheckpoint, segments: Mapping[Task, tuple[StoredSegment, ...]]) -> None:
         """Remember where the versions of a checkpoint lie."""
         with self._lock:
             self._manifests[line.number] = segments
             self._versions |= dict.fromkeys(line.versions, line.number)
 
     @property
-    def newest(self) -> Mapping[Task, tuple[SegmentFile, ...]]:
+    def newest(self) -> Mapping[Task, tuple[StoredSegment, ...]]:
         """Where the versions of the newest checkpoint lie; nowhere if there is none."""
         with self._lock:
             return self._manifests[max(self._manifests)] if self._manifests else {}

@@ -17,7 +17,7 @@ from pyspark.util import _load_from_socket
 
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import NODE_SLOTS, NodeInfo
-from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report, UploadOrder
 from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here, packed, worker_of
 from tenax.engine.worker.steps import Worker
@@ -26,7 +26,7 @@ from tenax.model.tasks import Task
 MEETING_DEADLINE_S = 60.0
 MEETINGS = itertools.count(1)  # of this process: a group that was cancelled stays so, for later runs as well
 LIVE, BACKGROUND = "live", "background"
-"""Pools of jobs: within one, Spark lets the older job go first in everything, and a live pass is mostly the younger."""
+"""Lanes of jobs: within one, Spark lets the older job go first in everything, and a live pass is mostly the younger."""
 MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 
 
@@ -34,7 +34,7 @@ MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
 class Uploaded:
     """What a checkpoint lists, by task; how long the slowest node took to store it, and all nodes' processor time."""
 
-    files: Mapping[Task, tuple[SegmentFile, ...]]
+    files: Mapping[Task, tuple[StoredSegment, ...]]
     seconds: float
     cpu_s: float
 
@@ -65,10 +65,10 @@ class PassRunner:
         self._functions: dict[tuple[int, bool], Any] = {}
         self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
 
-    def run(self, order: Order, nodes: tuple[NodeInfo, ...], pool: str) -> Outcome | Failure:
+    def run(self, order: Order, nodes: tuple[NodeInfo, ...], lane: str) -> Outcome | Failure:
         """Run a pass on its nodes to its end."""
         group = group_of(order.run, str(order.pass_id))
-        self._begin(group, f"batches {order.first} to {order.last}", pool)
+        self._begin(group, f"batches {order.first} to {order.last}", lane)
         self.context.setLocalProperty(ORDER, packed(order))
         rdd = self._chain(len(order.layout.levels), nodes)
         try:
@@ -119,10 +119,10 @@ class PassRunner:
         files = {task: files for one, _ in found for task, files in one.items()}
         return Uploaded(files, time.perf_counter() - started, sum(cpu_s for _, cpu_s in found))
 
-    def _begin(self, group: str, what: str, pool: str) -> None:
-        """What this thread runs from here on can be cancelled by its group, and takes turns with other pools."""
+    def _begin(self, group: str, what: str, lane: str) -> None:
+        """What this thread runs from here on can be cancelled by its group, and takes turns with other lanes."""
         self.context.setJobGroup(group, what, interruptOnCancel=True)
-        self.context.setLocalProperty("spark.scheduler.pool", pool)
+        self.context.setLocalProperty("spark.scheduler.pool", lane)
 
     def _chain(self, levels: int, nodes: tuple[NodeInfo, ...]) -> Any:
         """The stages of a pass, each delivered to the nodes of the next."""
@@ -218,7 +218,7 @@ class UploadJob:
 
     def __call__(
         self, partition: int, elements: Iterable[int]
-    ) -> Iterator[tuple[dict[Task, tuple[SegmentFile, ...]], float]]:
+    ) -> Iterator[tuple[dict[Task, tuple[StoredSegment, ...]], float]]:
         """Upload the tasks of this node; with the processor time that it took."""
         _consume(elements)
         name = self.names[partition]

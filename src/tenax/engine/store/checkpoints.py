@@ -20,7 +20,7 @@ _MAX_NAME = 120  # of a segment, quoted; file systems take 255 bytes
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFile:
+class StoredSegment:
     """A part of a task's state as it lies in a file of the store; `file` is relative to the store's folder."""
 
     segment: str
@@ -41,7 +41,7 @@ class Checkpoint:
 
     number: int
     epoch: int
-    segments: Mapping[Task, tuple[SegmentFile, ...]]
+    segments: Mapping[Task, tuple[StoredSegment, ...]]
     positions: Mapping[str, Json] = field(default_factory=dict)
     notes: Json = None
     oldest: int | None = None
@@ -57,7 +57,7 @@ class Checkpoint:
         return frozenset(part.file for parts in self.segments.values() for part in parts)
 
     @property
-    def last_parts(self) -> Mapping[str, SegmentFile]:
+    def last_parts(self) -> Mapping[str, StoredSegment]:
         """Of every file that it lists, what lies last in it."""
         parts = sorted((part for parts in self.segments.values() for part in parts), key=lambda part: part.offset)
         return {part.file: part for part in parts}
@@ -78,7 +78,7 @@ class NoCheckpoint:
     damage: tuple[str, ...] = ()
 
 
-def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> tuple[SegmentFile, ...]:
+def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> tuple[StoredSegment, ...]:
     """Put parts of a task's state into the store, in one file; any process may do that, again and again.
 
     The file's name holds its checksum, so that the same segments made twice are one file, and any that differ are two.
@@ -88,7 +88,7 @@ def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> t
     path = folder / f"{_file_name(next(iter(payloads)))}-{len(payloads)}-{zlib.crc32(content):08x}"
     file, offset, parts = str(path.relative_to(store)), 0, []
     for segment, payload in payloads.items():
-        parts.append(SegmentFile(segment, file, offset, len(payload), zlib.crc32(payload)))
+        parts.append(StoredSegment(segment, file, offset, len(payload), zlib.crc32(payload)))
         offset += len(payload)
     if any(damage_of(store, part, verify=True) is not None for part in parts):
         durable.make_folder(folder)
@@ -96,7 +96,7 @@ def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> t
     return tuple(parts)
 
 
-def read_segment(store: Path, part: SegmentFile) -> bytes:
+def read_segment(store: Path, part: StoredSegment) -> bytes:
     """The content of a segment, checked."""
     payload = durable.read_bytes(store / part.file, part.offset, part.bytes)
     if len(payload) != part.bytes or zlib.crc32(payload) != part.crc32:
@@ -107,7 +107,7 @@ def read_segment(store: Path, part: SegmentFile) -> bytes:
     return payload
 
 
-def damage_of(store: Path, part: SegmentFile, *, verify: bool) -> str | None:
+def damage_of(store: Path, part: StoredSegment, *, verify: bool) -> str | None:
     """What is wrong with a segment's file, or None; `verify` reads the segment, else only the size is looked at."""
     path = store / part.file
     try:
@@ -280,10 +280,10 @@ def _from_record(record: JsonObject) -> Checkpoint:
     )
 
 
-def _part(value: Json) -> SegmentFile:
+def _part(value: Json) -> StoredSegment:
     match value:
         case [str() as segment, str() as file, int() as offset, int() as size, int() as crc32]:
-            return SegmentFile(segment, file, offset, size, crc32)
+            return StoredSegment(segment, file, offset, size, crc32)
     raise DamagedStore(
         f"a segment is [name, file, offset, bytes, crc32], found {value!r}: was it written by another version?"
     )

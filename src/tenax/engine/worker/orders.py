@@ -10,7 +10,7 @@ from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.layout import Layout
 from tenax.engine.sinks.sink import StagedFile
-from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import Json
 from tenax.model.tasks import Task
 
@@ -30,7 +30,7 @@ class StepOrder:
     start: Version
     role: Role = Role.PRIMARY
     tentative: bool = False
-    restored: tuple[SegmentFile, ...] | None = None
+    restored: tuple[StoredSegment, ...] | None = None
     mark: int = 0
     published: int = 0
     silent: bool = False
@@ -48,7 +48,7 @@ class ReadOrder:
     task: int
     node: int
     pass_id: PassId
-    stored: Mapping[int, SegmentFile] | None = None
+    stored: Mapping[int, StoredSegment] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class UploadOrder:
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     queues: Mapping[Task, tuple[Span, ...]]
-    known: Mapping[Task, Mapping[str, SegmentFile]]
+    known: Mapping[Task, Mapping[str, StoredSegment]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Bundle:
     """By (consumer task, input, producer index, batch)."""
     reports: list[Report] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    uploaded: dict[Task, tuple[SegmentFile, ...]] = field(default_factory=dict)
+    uploaded: dict[Task, tuple[StoredSegment, ...]] = field(default_factory=dict)
     upload_s: float = 0.0
     upload_cpu_s: float = 0.0
     not_uploaded: str = ""

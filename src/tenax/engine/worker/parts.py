@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.engine.store.checkpoints import SegmentFile, upload_segments
+from tenax.engine.store.checkpoints import StoredSegment, upload_segments
 from tenax.model.tasks import Task
 
 WRITES_AT_ONCE = 8  # whatever is made durable waits for the disk
@@ -21,19 +21,19 @@ class Part:
 
     segment: str
     size: int
-    stored: SegmentFile | None
+    stored: StoredSegment | None
     read: Callable[[], bytes]
 
 
-def store_parts(store: Path, parts: Mapping[Task, Sequence[Part]]) -> dict[Task, tuple[SegmentFile, ...]]:
+def store_parts(store: Path, parts: Mapping[Task, Sequence[Part]]) -> dict[Task, tuple[StoredSegment, ...]]:
     """Put into the store what is not there yet; what a checkpoint lists for each task."""
 
-    def upload(task: Task, new: Sequence[Part]) -> tuple[SegmentFile, ...]:
+    def upload(task: Task, new: Sequence[Part]) -> tuple[StoredSegment, ...]:
         return upload_segments(store, task, {part.segment: part.read() for part in new})
 
     with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
         uploads = {task: [pool.submit(upload, task, new) for new in _files(given)] for task, given in parts.items()}
-        listed: dict[Task, tuple[SegmentFile, ...]] = {}
+        listed: dict[Task, tuple[StoredSegment, ...]] = {}
         for task, given in parts.items():
             found = {part.segment: part.stored for part in given if part.stored is not None}
             found |= {part.segment: part for upload in uploads[task] for part in upload.result()}

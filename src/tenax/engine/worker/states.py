@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tenax.control.versions import NO_PASS, PassId, Span, Version
-from tenax.engine.store.checkpoints import SegmentFile, read_segment
+from tenax.engine.store.checkpoints import StoredSegment, read_segment
 from tenax.engine.worker.orders import Places
 from tenax.engine.worker.parts import Part
 from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
@@ -51,7 +51,7 @@ class States:
         self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
 
-    def load(self, version: Version, restored: Sequence[SegmentFile] | None, initial: State) -> Held:
+    def load(self, version: Version, restored: Sequence[StoredSegment] | None, initial: State) -> Held:
         """The state of a task at a version, from the store if it is to be restored."""
         held = self._held.get(version.task, ())
         found = next((one for one in held if one.version == version), None)
@@ -81,7 +81,7 @@ class States:
         self._remember(Held(version, state, index))
         return written
 
-    def queue_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, SegmentFile]) -> list[Part]:
+    def queue_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, StoredSegment]) -> list[Part]:
         """Retained outputs that lie beside a version."""
         folder = self.folder(task)
 
@@ -92,11 +92,11 @@ class States:
 
         return [part(batch, span.pass_id) for span in spans for batch in range(span.first, span.last + 1)]
 
-    def stored_outputs(self, part: SegmentFile) -> dict[Address, bytes]:
+    def stored_outputs(self, part: StoredSegment) -> dict[Address, bytes]:
         """Outputs that lie in the store."""
         return unpacked(read_segment(self.store, part), part.file)
 
-    def parts(self, version: Version, known: Mapping[str, SegmentFile]) -> list[Part]:
+    def parts(self, version: Version, known: Mapping[str, StoredSegment]) -> list[Part]:
         """The segments of a version; those that the checkpoint before it lists are in the store already."""
         if version.pass_id == NO_PASS:
             return []

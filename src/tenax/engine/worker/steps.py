@@ -15,7 +15,7 @@ from tenax.control.versions import Version
 from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
-from tenax.engine.store.checkpoints import SegmentFile
+from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
@@ -115,7 +115,7 @@ class Worker:
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
         return sent
 
-    def upload(self, order: UploadOrder, node: str) -> dict[Task, tuple[SegmentFile, ...]]:
+    def upload(self, order: UploadOrder, node: str) -> dict[Task, tuple[StoredSegment, ...]]:
         """Put the versions that lie on this node into the store."""
         here = [version for home, version in zip(order.nodes, order.versions, strict=True) if home == node]
         return store_parts(self.states.store, {version.task: self._parts_of(order, version) for version in here})

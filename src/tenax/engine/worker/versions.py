@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tenax.control.versions import Version
 from tenax.engine.errors import DamagedStore
-from tenax.engine.store.checkpoints import SegmentFile, read_segment
+from tenax.engine.store.checkpoints import StoredSegment, read_segment
 from tenax.operators.chunks import encode
 from tenax.operators.computation import NO_WATERMARK_US, State
 
@@ -35,12 +35,12 @@ class Segment:
         """Whether it lies in the store."""
         return self.file.startswith(IN_STORE)
 
-    def stored_as(self, name: str) -> SegmentFile:
+    def stored_as(self, name: str) -> StoredSegment:
         """How a checkpoint lists it, if it lies in the store."""
-        return SegmentFile(name, self.file, self.offset, self.length, self.checksum)
+        return StoredSegment(name, self.file, self.offset, self.length, self.checksum)
 
     @classmethod
-    def in_store(cls, part: SegmentFile) -> Segment:
+    def in_store(cls, part: StoredSegment) -> Segment:
         """A segment as a checkpoint lists it."""
         return cls(part.file, part.offset, part.bytes, part.crc32)
 
