@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tenax.control.copies import Role
 from tenax.control.instructions import (
@@ -180,15 +181,17 @@ class Judge:
     def _inputs(self, one: RunPass, step: Step, sending: Mapping[Task, Step]) -> None:
         if step.tentative:
             return
-        read = {reading.task for reading in one.readings}
+        batches = list(range(one.first, one.last + 1))
         for producer in self.producers[step.task]:
+            read = [range(reading.first, reading.last + 1) for reading in one.readings if reading.task == producer]
             sender = sending.get(producer)
-            assert producer in read or sender is not None, "accurate steps have all their inputs"
+            assert [*chain(*read)] == batches or sender is not None, "accurate steps have all their inputs"
             assert sender is None or not sender.tentative, "and these are accurate"
 
     def _reading(self, one: RunPass, reading: Reading) -> None:
         held = self.nodes[reading.node].outputs
-        for batch in range(one.first, one.last + 1):
+        assert one.first <= reading.first <= reading.last <= one.last
+        for batch in range(reading.first, reading.last + 1):
             assert (reading.task, batch, reading.pass_id) in held, "what is read was retained, and is there"
 
     def finish(self, order: RunPass) -> None:

@@ -75,6 +75,17 @@ def test_what_the_topology_cannot_give_is_refused_before_the_run(
     assert expected in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "single", "queued"),
+    [("sweeping", {}, False), ("individual", {}, True), ("sweeping", {"sums": "aligned"}, True)],
+)
+def test_the_plan_says_where_lost_tasks_are_fed_from(checkpoint: str, single: dict[str, str], queued: bool) -> None:
+    line = planned(topology().build().topology, Protection(checkpoint=checkpoint, checkpoints=single)).line
+    assert "lost tasks replay from the sources" in line
+    assert ("their producers' queues" in line) is queued
+    assert f"checkpoints {checkpoint}" in line
+
+
 def test_nothing_is_protected_unless_asked_for() -> None:
     application = topology().build()
     assert application.protection == Protection()
@@ -157,6 +168,29 @@ def test_checkpoints_are_chosen_for_the_topology_and_for_single_operators() -> N
     assert found.line.endswith("checkpoints sweeping, sums individual")
 
 
+def test_the_command_line_speaks_of_single_operators() -> None:
+    own = Protection(checkpoint="individual", checkpoints={"sums": "none"}, standby={"out": "both"})
+    found = overridden(own, {"checkpoint": "sweeping, out=aligned"})
+    assert (found.checkpoint, found.checkpoints) == ("sweeping", {"sums": "none", "out": "aligned"})
+    found = overridden(own, {"checkpoint": "sums=synchronous", "standby": "sums=active,out=passive"})
+    assert (found.checkpoint, found.checkpoints) == ("individual", {"sums": "synchronous"})
+    assert found.standby == {"sums": "active", "out": "passive"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"checkpoint": "sweeping,sums=often"}, "the checkpoint of operator 'sums' is one of"),
+        ({"checkpoint": "sums="}, "the checkpoint of operator 'sums' is one of"),
+        ({"standby": "active"}, "standbys are written OPERATOR=MODE, found 'active'"),
+        ({"standby": "sums=hot"}, "the standby of operator 'sums' is one of"),
+    ],
+)
+def test_wrong_words_of_the_command_line_are_told_with_the_operator(given: dict[str, str], expected: str) -> None:
+    with pytest.raises(InvalidRequest, match=expected):
+        overridden(Protection(), given)
+
+
 def test_the_command_line_counts_checkpoints_in_batches_or_time() -> None:
     assert overridden(Protection(), {"checkpoint_every": "4"}).checkpoint_every == 4
     assert overridden(Protection(), {"checkpoint_every": "2s"}).checkpoint_every_s == 2.0
@@ -174,6 +208,8 @@ def test_standbys_of_single_operators_win_over_the_plan() -> None:
     active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
     assert active.replicas == (Task("sums", 0), Task("sums", 1))
     assert active.settings(RunSettings()).doubled == active.replicas
+    assert "both copies send: sums[0 1]" in active.line
+    assert planned(built, Protection(standby={"sums": "none"})).line.endswith("checkpoints aligned, sums none")
     passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
     assert {task.operator for task in passive.replicas} == {"out"}
     assert passive.settings(RunSettings()).doubled == ()
@@ -206,6 +242,14 @@ def test_replicas_are_planned_where_the_rows_are() -> None:
 def test_how_much_following_must_gain_is_checked() -> None:
     with pytest.raises(InvalidRequest, match="follow_load is a number from 0 to 1, found"):
         Protection(replicas=2, follow_load=1.5)
+
+
+def test_operators_with_a_standby_of_their_own_take_nothing_of_the_budget() -> None:
+    # numbers (2) ─► sums (2) ─► out (2)
+    built = topology().build().topology
+    for mode, copies in (("active", 2), ("passive", 0)):
+        plan = planned(built, Protection(replicas=2, standby={"sums": mode}))
+        assert sorted(task.operator for task in plan.replicas) == ["out"] * 2 + ["sums"] * copies
 
 
 def test_an_operator_without_standby_has_neither_replicas_nor_stored_states() -> None:

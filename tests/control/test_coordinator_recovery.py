@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dialogues import NODES, SETTINGS, A, B, C, D, Dialogue, E, finished, tree_at
+from dialogues import NODES, SETTINGS, A, B, C, D, Dialogue, E, finished, goes_on, tree_at
 
 from tenax.control.events import CheckpointFailed, CheckpointStored, EpochLost, PassFailed, StopRequested
 from tenax.control.failures import JobFailed
@@ -51,9 +51,25 @@ def test_what_the_plan_retains_is_read_and_needs_no_shadow() -> None:
     ]
 
 
-def test_a_round_ends_where_the_outputs_that_it_reads_end() -> None:
-    talk = tree_at(4, replace(SETTINGS, max_batches_per_round=4), retain=[B])
-    assert talk.loses("n3")[2] == "round 1.4, batches 1-2, keep 0"
+def test_a_round_reads_what_several_passes_retained_up_to_the_first_gap() -> None:
+    talk = tree_at(4, replace(SETTINGS, max_batches_per_round=8, checkpoint_every=100))
+    talk.loses("n3")
+    goes_on(talk, 8)  # b[0] retained its outputs while c[0] was missing, up to batch 6
+    assert talk.loses("n6")[3:6] == [
+        "round 1.11, batches 1-6, keep 0",
+        "  c[0] n1 stored 0/0.0",
+        "  read b[0] n2 1.4, b[0] n2 1.5",
+    ]
+    assert talk.round is not None
+    assert [(one.first, one.last) for one in talk.round.readings] == [(1, 4), (5, 6)]
+
+
+def test_readings_end_with_the_round() -> None:
+    talk = tree_at(4, replace(SETTINGS, max_batches_per_round=3), retain=[B])
+    talk.loses("n3")
+    assert talk.round is not None
+    assert (talk.round.first, talk.round.last) == (1, 3)
+    assert [(one.first, one.last) for one in talk.round.readings] == [(1, 2), (3, 3)]
 
 
 def test_what_a_replica_retained_is_read_when_its_primary_is_lost() -> None:

@@ -399,8 +399,24 @@ def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -
 
 def test_checkpoints_that_were_passed_over_do_not_count_beside_those_that_follow(tmp_path: Path) -> None:
     store = store_with(tmp_path, checkpoints=3)
-    store.checkpoints.set_aside(2)
+    store.set_aside(2)
     assert store.checkpoints.known() == [(2, 1)]
     commit(store, 3)
     store.trim()
     assert store.checkpoints.known() == [(2, 1), (3, 1)]  # 4 and 6 are out of the way
+
+
+def test_a_driver_that_is_no_longer_the_newest_sets_nothing_aside_and_sweeps_nothing(tmp_path: Path) -> None:
+    older = store_with(tmp_path, checkpoints=3)
+    newer = Store.open(tmp_path, {})
+    commit(newer, 7)
+    with pytest.raises(EpochLost):
+        older.set_aside(2)
+    known = newer.checkpoints.known()
+    older.checkpoints.set_aside(2, older.epoch)  # had it been slow after it looked
+    assert newer.checkpoints.known() == [key for key in known if key[0] == 2 or key[1] == newer.epoch]
+    stray = tmp_path / "segments" / "a.0" / "on its way"
+    stray.write_bytes(b"a part of a checkpoint that the newer one has not committed yet")
+    with pytest.raises(EpochLost):
+        older.checkpoints.sweep(older.check_epoch)
+    assert stray.exists()

@@ -53,7 +53,7 @@ def test_a_lost_task_comes_back_from_what_its_producers_retained(cluster: Cluste
     number = cluster.graph.number(LOST)
     before = states_of(cluster, LOST, cluster.heads[number], cluster.homes[number][0])
     readings = tuple(
-        ReadOrder(producer, cluster.homes[producer][0], order.pass_id)
+        ReadOrder(producer, cluster.homes[producer][0], order.pass_id, order.first, order.last)
         for producer in cluster.graph.producers_of(number)
     )
     new_home = 1 - cluster.homes[number][0]
@@ -86,26 +86,47 @@ def test_shadows_make_the_same_outputs_again_and_no_results(cluster: Cluster, tm
     assert same(before, states_of(cluster, LOST, Version(LOST, order.last, PassId(1, 99)), lost.node))
 
 
-def test_a_replica_has_the_state_of_its_primary_and_no_results(tmp_path: Path) -> None:
-    # sums[0] is one-to-one behind window[0]: both have their replicas on the other node
-    cluster = Cluster(application(tmp_path), tmp_path, 2)
-    order = cluster.order(4, 1)
-    copied = [cluster.graph.number(task) for task in (Task("window", 0), Task("sums", 0))]
+def with_replicas(cluster: Cluster, order: Order, tasks: list[Task]) -> Order:
+    """The same order with a second copy of these tasks on the other of two nodes."""
     steps = list(order.steps)
     homes: dict[int, tuple[int, ...]] = dict(cluster.homes)
-    for task in copied:
+    for task in map(cluster.graph.number, tasks):
         other = 1 - homes[task][0]
         homes[task] = (*homes[task], other)
         steps.append(replace(order.steps[task], node=other, role=Role.REPLICA))
-    order = replace(order, steps=tuple(steps), layout=layout(cluster.graph, cluster.names, homes))
+    return replace(order, steps=tuple(steps), layout=layout(cluster.graph, cluster.names, homes))
+
+
+def test_a_replica_has_the_state_of_its_primary_and_no_results(cluster: Cluster) -> None:
+    # sums[0] is one-to-one behind window[0]: both have their replicas on the other node
+    order = with_replicas(cluster, cluster.order(4, 1), [Task("window", 0), Task("sums", 0)])
     reports = cluster.run(order)
     assert len(reports) == len(order.steps)
-    window = copied[0]
-    primary, replica = (states_of(cluster, Task("window", 0), cluster.heads[window], node) for node in homes[window])
+    window, sums = (cluster.graph.number(Task(name, 0)) for name in ("window", "sums"))
+    homes = [step.node for step in order.steps if step.task == window]
+    primary, replica = (states_of(cluster, Task("window", 0), cluster.heads[window], node) for node in homes)
     assert primary
     assert same(primary, replica)
-    staging = [report.node for report in reports if report.task == copied[1] and report.staged]
-    assert staging == [homes[copied[1]][0]]
+    staging = [report.node for report in reports if report.task == sums and report.staged]
+    assert staging == [cluster.homes[sums][0]]
+
+
+def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
+    # window (3) ─► top-local (3) ─► top (1): it gets what each of the three has sent from two nodes
+    copied = [Task(name, index) for name in ("window", "top-local-1") for index in range(3)]
+    found = {}
+    for name in ("one", "both"):
+        cluster = Cluster(application(tmp_path / name), tmp_path / name, 2)
+        order = with_replicas(cluster, cluster.order(4, 1), copied)
+        doubled = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
+        reports = cluster.run(replace(order, doubled=doubled))
+        spare = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
+        found[name] = (results(reports, tmp_path / name), spare)
+    (wanted, silent), (got, spare) = found["one"], found["both"]
+    assert silent == 0
+    assert spare > 0
+    assert wanted.keys() == got.keys()
+    assert all(got[name].equals(wanted[name]) for name in wanted)
 
 
 def test_tentative_steps_do_without_missing_producers_and_leave_the_accurate_line_alone(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_results_are_exact_whenever_drivers_or_nodes_die_or_hang(first: int) -> 
     assert max(run.time_s for run in runs) < 400.0
 
 
-@pytest.mark.parametrize("seed", [1874, 1984, 2321, 2442, 4809, 6627, 7076])
+@pytest.mark.parametrize("seed", [1874, 1984, 2321, 2442, 4809, 6627, 7076, 46458, 47410, 60533])
 def test_runs_that_once_failed_hold(seed: int) -> None:
     assert simulate(seed).batches > 0
 

@@ -99,7 +99,7 @@ def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | No
     chosen.difference_update(run.rebuilt)
     if run.all_aligned and line.batch == line.top:
         heads = tuple(task.head for task in state.tasks)
-        return Upload(StoredCheckpoint(state.finished, heads), heads, tuple(map(_node, state.tasks)))
+        return Upload(StoredCheckpoint(_next_number(state), heads), heads, tuple(map(_node, state.tasks)))
     while chosen or recipes:  # ends: the chosen only become fewer
         drawn = _line(run, state, {number: offers[number] for number in chosen})
         if drawn.versions == line.versions:
@@ -113,6 +113,11 @@ def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | No
     return None
 
 
+def _next_number(state: RunState) -> int:
+    """Lines are numbered by batches; several of one batch have the numbers after it, which the next must not meet."""
+    return max(state.newest.number + 1, state.finished)
+
+
 def _line(run: Run, state: RunState, chosen: Mapping[int, Version]) -> StoredCheckpoint:
     """The line that there will be; sources are wherever the batch log is."""
     line = state.newest
@@ -123,7 +128,7 @@ def _line(run: Run, state: RunState, chosen: Mapping[int, Version]) -> StoredChe
     for number in run.rebuilt:  # consumers first
         bound = min((versions[one].after for one in run.graph.consumers_of(number)), default=state.finished)
         versions[number] = state.tasks[number].recipe(versions[number], bound)
-    drawn = replace(line, number=max(line.number + 1, state.finished), versions=tuple(versions))
+    drawn = replace(line, number=_next_number(state), versions=tuple(versions))
     before = line.acknowledged or (0,) * len(versions)
     marks = (acknowledged(run, drawn, one) if one in chosen else before[one] for one in range(len(versions)))
     return replace(drawn, acknowledged=tuple(marks))
@@ -245,7 +250,7 @@ def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[i
     for number in reversed(numbers):  # consumers before their producers
         if not run.graph.consumers_of(number):
             due = _crossed(every, line.versions[number].batch, state.finished)
-        elif (follower := followed_by(run, state, number)) is not None:
+        elif (follower := _followed_by(run, state, number)) is not None:
             due = follower in found
         else:
             before = line.acknowledged[number] if line.acknowledged else 0
@@ -255,11 +260,8 @@ def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[i
     return found
 
 
-def followed_by(run: Run, state: RunState, number: int) -> int | None:
-    """The only consumer of a task, if it sweeps and is on the same node as well: the two are stored and lost together.
-
-    So nothing that one has sent to the other is ever asked for again, and nothing of it need be kept.
-    """
+def _followed_by(run: Run, state: RunState, number: int) -> int | None:
+    """The only consumer of a task, if it sweeps and is on the same node as well: the two are stored together."""
     consumers = run.graph.consumers_of(number)
     if len(consumers) != 1 or not run.sweeps[number] or not run.sweeps[consumers[0]]:
         return None

@@ -59,7 +59,7 @@ from functools import partial
 
 import numpy as np
 
-from tenax.control import invariants
+from tenax.control import checkpoints, invariants
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
@@ -128,6 +128,11 @@ class Coordinator:
     def state(self) -> RunState:
         """All that is known now."""
         return self._state
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Batches from one checkpoint to the next; it follows the pace of the run unless it was given in batches."""
+        return checkpoints.interval(self._run, self._state)
 
     @property
     def log(self) -> tuple[Entry, ...]:

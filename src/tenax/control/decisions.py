@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tenax.control.balancing import change_places
-from tenax.control.checkpoints import acknowledged, captured, everybody, followed_by, is_last, sweeping, wanted
+from tenax.control.checkpoints import acknowledged, captured, everybody, is_last, sweeping, wanted
 from tenax.control.copies import Role
 from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
@@ -199,9 +199,8 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     """
     graph = run.graph
     everybody = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
-    found: set[Task] = set(run.tasks) if everybody else set(run.retain)
+    found: set[Task] = set(run.tasks) if everybody else {*run.retain, *run.ahead}
     if not everybody:
-        found.update(task for task in run.queueing if followed_by(run, state, run.number[task]) is None)
         for number in {*(run.number[task] for task in state.replicated), *state.moving}:
             if state.tasks[number].in_step is None:
                 found.update(run.tasks[producer] for producer in graph.producers_of(number))

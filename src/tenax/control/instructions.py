@@ -60,12 +60,15 @@ class Step:
 class Reading:
     """Outputs of a task that is not stepped in a pass: a node sends what was retained of an earlier one.
 
-    It lies on the node, or in the store if it is `stored`.
+    They are of batches `first` to `last`, and lie on the node, or in the store if they are `stored`. A pass may have
+    several of a task, each for some of its batches.
     """
 
     task: Task
     node: str
     pass_id: PassId
+    first: int
+    last: int
     stored: bool = False
 
 

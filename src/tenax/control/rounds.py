@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tenax.control.checkpoints import stored_queue, stored_version
 from tenax.control.copies import Copy, Role
@@ -123,13 +123,9 @@ def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int
             if run.is_source[producer]:
                 start = Version(run.tasks[producer], level, NO_PASS)
                 found.steps.append(Step(start.task, task.primary.node, start, Role.SHADOW))
-            elif (span := task.covering(level + 1)) is not None:
-                node = task.primary.node if task.primary.node in span.nodes else span.nodes[0]
-                found.readings.append(Reading(run.tasks[producer], node, span.pass_id))
-                found.last = min(found.last, span.last)
-            elif (span := stored_queue(state, producer, level + 1)) is not None:
-                found.readings.append(Reading(run.tasks[producer], task.primary.node, span.pass_id, stored=True))
-                found.last = min(found.last, span.last)
+            elif readings := _readings(run, state, producer, level, found.last):
+                found.readings += readings
+                found.last = readings[-1].last
             else:
                 shadow = _shadow(state, producer, level)
                 if shadow.level < level:
@@ -137,6 +133,25 @@ def _gathered(run: Run, state: RunState, climbers: Sequence[Climber], level: int
                     return _gathered(run, state, [shadow], shadow.level, top)
                 found.steps.append(shadow.step(run))
                 open_numbers.append(producer)
+    found.readings = [replace(one, last=min(one.last, found.last)) for one in found.readings if one.first <= found.last]
+    return found
+
+
+def _readings(run: Run, state: RunState, number: int, level: int, last: int) -> list[Reading]:
+    """The outputs of a task after a level that were retained or lie in the store, up to the first gap."""
+    task, primary = state.tasks[number], state.tasks[number].primary
+    assert primary is not None
+    found: list[Reading] = []
+    while level < last:  # ends: each span reaches further
+        first = level + 1
+        span, stored = task.covering(first), False
+        if span is None:
+            span, stored = stored_queue(state, number, first), True
+        if span is None:
+            break
+        level = min(span.last, last)
+        node = primary.node if stored or primary.node in span.nodes else span.nodes[0]
+        found.append(Reading(run.tasks[number], node, span.pass_id, first, level, stored))
     return found
 
 

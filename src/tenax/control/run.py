@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -16,6 +16,11 @@ from tenax.model.tasks import Task
 from tenax.planning.rates import Rows, with_rates
 
 Place = Callable[[TaskGraph, Sequence[Node]], Placement]
+
+
+def need_queues(strategies: Collection[Strategy]) -> bool:
+    """Whether a task may be stored at a newer batch than a consumer, where they are stored in these ways."""
+    return len(set(strategies)) > 1 or not {Strategy.SYNCHRONOUS, Strategy.INDIVIDUAL}.isdisjoint(strategies)
 
 
 @dataclass(frozen=True)
@@ -85,15 +90,26 @@ class Run:
 
     @cached_property
     def queueing(self) -> tuple[Task, ...]:
-        """The tasks that keep their outputs for consumers that may be restored at an older batch than they."""
+        """The tasks whose consumers may be stored at other batches than they: what these are through is let go of."""
         found = []
         for number, task in enumerate(self.tasks if not self.all_aligned else ()):
             if self.is_source[number] or self.strategy_of[number] is Strategy.NONE:
                 continue  # whoever is never stored begins where its consumers do
-            around = {self.strategy_of[one] for one in (number, *self.graph.consumers_of(number))}
-            if around != {Strategy.ALIGNED} and self.graph.consumers_of(number):
+            if self.graph.consumers_of(number) and self._around(number) != {Strategy.ALIGNED}:
                 found.append(task)
         return tuple(found)
+
+    @cached_property
+    def ahead(self) -> tuple[Task, ...]:
+        """Those of them that may be stored at a newer batch than a consumer: its inputs lie in their queues alone.
+
+        A sweep stores consumers first. So its tasks can make again whatever is asked for, and need not keep it.
+        """
+        return tuple(task for task in self.queueing if need_queues(self._around(self.number[task])))
+
+    def _around(self, number: int) -> set[Strategy]:
+        """How a task and its consumers are stored."""
+        return {self.strategy_of[one] for one in (number, *self.graph.consumers_of(number))}
 
     @cached_property
     def graph_with(self) -> Callable[[Rows], TaskGraph]:

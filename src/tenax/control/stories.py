@@ -91,12 +91,14 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
                         f"{instruction.kind} pass {instruction.pass_id}: {how}as {step.role} through {batches} on "
                         f"{step.node} from {step.start}, attempt {instruction.attempt}"
                     )
-            for reading in instruction.readings:
-                if reading.task == task:
-                    return (
-                        f"pass {instruction.pass_id}: outputs of {batches}, retained by pass {reading.pass_id}, "
-                        f"are read {'from the store ' if reading.stored else ''}on {reading.node}"
-                    )
+            read = [
+                f"outputs of batches {one.first} to {one.last}, retained by pass {one.pass_id}, "
+                f"are read {'from the store ' if one.stored else ''}on {one.node}"
+                for one in instruction.readings
+                if one.task == task
+            ]
+            if read:
+                return f"pass {instruction.pass_id}: {'; '.join(read)}"
         case CancelPass(pass_id):
             return f"pass {pass_id} cancelled"
         case Publish():

@@ -64,7 +64,7 @@ MAX_BYTES = 64 * 1024 * 1024
 def control_settings(checkpoint_every: int = 10) -> Settings:
     """The coordinator's bounds for a run; a pass never spans more than a checkpoint's interval.
 
-    A round takes as much as a live pass: it ends where the retained outputs of one end, and must be able to follow.
+    A round may take as much as a live pass, else it could not follow.
     """
     per_pass = min(MAX_BATCHES_PER_PASS, checkpoint_every)
     return Settings(checkpoint_every, per_pass, 2 * per_pass + 1, 2 * per_pass + 1, max_batches_per_round=per_pass)
@@ -440,7 +440,7 @@ class Driver:
         if not isinstance(found, ValidCheckpoint):
             return None
         checkpoint = found.checkpoint
-        self.store.checkpoints.set_aside(checkpoint.number)
+        self.store.set_aside(checkpoint.number)
         notes = records.mapping(checkpoint.notes)
         line = lines.from_record(checkpoint.number, notes)
         marks = records.mapping(notes["marks"])

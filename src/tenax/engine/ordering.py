@@ -62,7 +62,7 @@ class Ordering:
         for step in sorted(steps, key=lambda one: one.role is Role.REPLICA):  # whoever sends comes first
             homes[step.task] = (*homes.get(step.task, ()), step.node)
         steps += self._read_beside(steps, homes)
-        readings = tuple(self._reading(one, place[one.node], told) for one in told.readings)
+        readings = tuple(self._reading(one, place[one.node]) for one in told.readings)
         ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
         read = frozenset(int(graph.operator_of[one.task]) for one in readings)
         needy = any(step.tentative for step in told.steps) or any(
@@ -159,14 +159,14 @@ class Ordering:
                         found.append(replace(step, node=node, role=Role.REPLICA))
         return found
 
-    def _reading(self, reading: Reading, node: int, told: RunPass) -> ReadOrder:
+    def _reading(self, reading: Reading, node: int) -> ReadOrder:
         number = self._graph.number(reading.task)
         stored = None
         if reading.stored:
             parts = {part.segment: part for files in self._manifests.values() for part in files.get(reading.task, ())}
-            batches = range(told.first, told.last + 1)
+            batches = range(reading.first, reading.last + 1)
             stored = {batch: parts[queue_segment(batch, reading.pass_id)] for batch in batches}
-        return ReadOrder(number, node, reading.pass_id, stored)
+        return ReadOrder(number, node, reading.pass_id, reading.first, reading.last, stored)
 
     def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
         number = self._graph.number(step.task)

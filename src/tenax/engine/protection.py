@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from tenax.control.run import need_queues
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.engine.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.engine.driver import Replanned, RunSettings, control_settings
@@ -55,17 +56,20 @@ class Protected:
         if self.replicas:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
             said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
+            if self.doubled:
+                said.append(f"both copies send: {_named(self.doubled)}")
         match self.protection.backups or (PLANNED if self.protection.recovery_latency else SOURCE):
             case "source":
-                said.append("lost tasks replay from the sources")
+                queued = need_queues([Strategy(self.protection.checkpoint), *self.strategies.values()])
+                said.append("lost tasks replay from the sources" + " or their producers' queues" * queued)
             case "all":
                 said.append("all tasks retain their outputs")
             case kind:
                 also = ", after a correlated failure all" if kind != PLANNED else ""
                 bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
                 said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
-        single = (f"{name} {how}" for name, how in self.protection.checkpoints.items())
-        if self.protection.checkpoint != Strategy.ALIGNED or self.protection.checkpoints:
+        single = [f"{name} {how}" for name, how in self.strategies.items()]
+        if self.protection.checkpoint != Strategy.ALIGNED or single:
             said.append(f"checkpoints {', '.join([self.protection.checkpoint, *single])}")
         return "; ".join(said)
 
@@ -85,18 +89,27 @@ class Protected:
             failure_every_s=asked.failure_every_s,
             follow_gain=asked.follow_load if self.follows else None,
         )
-        strategies = {name: Strategy(one) for name, one in asked.checkpoints.items()}
-        strategies |= {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
-        doubled = tuple(task for task in self.replicas if asked.standby.get(task.operator) == BOTH)
         return replace(
             base,
             control=control,
             retain=self.retain,
             replicas=self.replicas,
-            strategies=strategies,
-            doubled=doubled,
+            strategies=self.strategies,
+            doubled=self.doubled,
             replan=partial(replanned, self.topology, asked) if self.follows else None,
         )
+
+    @property
+    def strategies(self) -> dict[str, Strategy]:
+        """How states are stored, by operator, where it is not as for the others."""
+        asked = self.protection
+        found = {name: Strategy(one) for name, one in asked.checkpoints.items()}
+        return found | {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
+
+    @property
+    def doubled(self) -> tuple[Task, ...]:
+        """The tasks whose replicas send as well."""
+        return tuple(task for task in self.replicas if self.protection.standby.get(task.operator) == BOTH)
 
     @property
     def follows(self) -> bool:
@@ -110,11 +123,12 @@ class Protected:
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
-    graph = TaskGraph(_with_safe_sources(topology))
+    with_safe = _with_safe_sources(topology)
+    graph = TaskGraph(with_safe)
     names = [operator.name for operator in topology.operators if not operator.is_source]
     _check_operators("checkpoints", asked.checkpoints, names)
-    _check_operators("standby", asked.standby, names)
-    replicas = _with_standbys(graph, _replicas(graph, asked), asked)
+    _check_operators("standbys", asked.standby, names)
+    replicas = _replicas(with_safe, asked)
     retain: tuple[Task, ...] = ()
     latency_s = None
     if asked.recovery_latency_s is not None:
@@ -127,8 +141,8 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
 
 def replanned(topology: model.Topology, asked: Protection, rows: Rows, present: Collection[Task]) -> Replanned:
     """The best replicas by the rows that were counted, with as many as the protection asks for."""
-    graph = TaskGraph(with_rates(_with_safe_sources(topology), rows))
-    replicas = _with_standbys(graph, _replicas(graph, asked), asked)
+    measured = with_rates(_with_safe_sources(topology), rows)
+    graph, replicas = TaskGraph(measured), _replicas(measured, asked)
     return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
 
@@ -146,17 +160,6 @@ def _check_operators(what: str, given: Iterable[str], known: Collection[str]) ->
             raise InvalidRequest(f"{what} are of operators that are no sources, found {name!r}{likely}")
 
 
-def _with_standbys(graph: TaskGraph, replicas: Sequence[Task], asked: Protection) -> tuple[Task, ...]:
-    """The plan with what is said for single operators in place of it."""
-    modes = [asked.standby.get(graph.operators[number].name) for number in graph.operator_of]
-    planned_ones = set(graph.numbers(replicas))
-    return graph.tasks(
-        number
-        for number, mode in enumerate(modes)
-        if mode in {ACTIVE, BOTH} or (number in planned_ones and mode not in {NONE, PASSIVE})
-    )
-
-
 def _with_safe_sources(topology: model.Topology) -> model.Topology:
     operators = (
         replace(operator, safe=True, reprocess=0.0) if operator.is_source else operator
@@ -165,10 +168,26 @@ def _with_safe_sources(topology: model.Topology) -> model.Topology:
     return model.Topology(topology.name, tuple(operators))
 
 
-def _replicas(graph: TaskGraph, asked: Protection) -> tuple[Task, ...]:
-    """The tasks that run twice, in task order."""
+def _replicas(topology: model.Topology, asked: Protection) -> tuple[Task, ...]:
+    """The tasks that run twice, in task order; what is said for single operators wins, at no cost to the budget."""
+    graph = TaskGraph(topology)
+    chosen = set(graph.numbers(_asked_for(topology, graph, asked)))
+    modes = [asked.standby.get(graph.operators[number].name) for number in graph.operator_of]
+    return graph.tasks(
+        number
+        for number, mode in enumerate(modes)
+        if mode in {ACTIVE, BOTH} or (number in chosen and mode not in {NONE, PASSIVE})
+    )
+
+
+def _asked_for(topology: model.Topology, graph: TaskGraph, asked: Protection) -> tuple[Task, ...]:
+    """The replicas that a number, a word or a list of tasks asks for."""
     if isinstance(asked.replicas, int):
-        return plan_replicas(graph, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas if asked.replicas else ()
+        if not asked.replicas:
+            return ()
+        operators = (replace(one, safe=one.safe or one.name in asked.standby) for one in topology.operators)
+        others = TaskGraph(replace(topology, operators=tuple(operators)))
+        return plan_replicas(others, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas
     if asked.replicas == ALL:
         return graph.tasks(np.flatnonzero(~graph.safe))
     found = graph.mask(graph.parse(",".join(asked.replicas)))

@@ -181,7 +181,7 @@ class Driver:
         damaged = world.random.random() < 0.15 and store.leads_on(store.kept[0])
         number = store.kept[0 if damaged else -1]
         checkpoint = store.checkpoints[number][0] if number else None
-        store.set_aside(number)
+        store.set_aside(self.epoch, number)
         nodes = self._new_nodes(world.nodes)
         yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
 
@@ -315,6 +315,8 @@ class Driver:
         """The retained outputs of a batch that a pass needs; None if a node is gone."""
         found = {}
         for reading in order.readings:
+            if not reading.first <= batch <= reading.last:
+                continue
             node = self.nodes.get(reading.node)
             if node is None:
                 return None

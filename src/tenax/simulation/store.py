@@ -173,8 +173,9 @@ class Store:
         after = self.checkpoints[number][0].batch if number else 0
         return all(batch in self.ranges for batch in range(after + 1, self.logged + 1))
 
-    def set_aside(self, number: int) -> None:
+    def set_aside(self, epoch: int, number: int) -> None:
         """Checkpoints that a driver has passed over for an older one, because they are damaged, count no more."""
+        self._fence(epoch)
         self.checkpoints = {one: held for one, held in self.checkpoints.items() if one <= number}
 
     @property

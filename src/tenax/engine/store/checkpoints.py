@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -156,10 +156,10 @@ class Manifests:
             damage += problems
         return NoCheckpoint(tuple(damage))
 
-    def set_aside(self, number: int) -> None:
-        """Take newer checkpoints than this one out of the count: they were passed over, and new ones will follow it."""
+    def set_aside(self, number: int, epoch: int) -> None:
+        """Take newer checkpoints than this one out of the count, but for those of epochs after this one."""
         for key in self.known():
-            if key[0] > number:
+            if key[0] > number and key[1] <= epoch:
                 path = self._path(*key)
                 durable.move(path, path.with_suffix(".damaged"))
 
@@ -195,10 +195,11 @@ class Manifests:
             durable.remove(self._store / file)
         return len(dropped), len(free)
 
-    def sweep(self) -> int:
+    def sweep(self, check_epoch: Callable[[], None]) -> int:
         """Delete every segment file that no manifest lists, and files that were never finished; how many.
 
-        Only at the start of an epoch: then no upload of its own is under way. A manifest that cannot be read stops it.
+        Only at the start of an epoch: then no upload of its own is under way, and one of a newer epoch is checked for
+        before each deletion. A manifest that cannot be read stops it.
         """
         listed: set[str] = set()
         try:
@@ -209,11 +210,13 @@ class Manifests:
         removed = 0
         for name in durable.names(self._folder):
             if name.endswith(durable.PARTIAL):
+                check_epoch()
                 durable.remove(self._folder / name)
         for task in durable.names(self._store / "segments"):
             for name in durable.names(self._store / "segments" / task):
                 file = f"segments/{task}/{name}"
                 if file not in listed:
+                    check_epoch()
                     durable.remove(self._store / file)
                     removed += 1
         return removed

@@ -66,7 +66,7 @@ class Store:
         durable.check_exclusive_create(folder)
         identity = _identify(folder, topology)
         store = cls(folder, identity, _claim(folder / "epochs"))
-        store.checkpoints.sweep()
+        store.checkpoints.sweep(store.check_epoch)
         return store
 
     def check_epoch(self) -> None:
@@ -122,11 +122,17 @@ class Store:
         found = self.checkpoints.newest_valid(verify=verify)
         after = found.checkpoint.batch if isinstance(found, ValidCheckpoint) else 0
         if self._batches and self._batches[0].number > after + 1:
+            self.check_epoch()  # a newer driver may have trimmed what this one was about to read
             raise DamagedStore(
                 f"{self.folder}: recovery needs batches {after + 1} to {self._batches[0].number - 1}, found them "
                 f"trimmed and newer checkpoints damaged ({'; '.join(found.damage) or 'missing'}): restore those files"
             )
         return found
+
+    def set_aside(self, number: int) -> None:
+        """Let checkpoints after this one count no more: they were passed over, and new ones will follow it."""
+        self.check_epoch()  # what a newer driver goes on from is not ours to judge
+        self.checkpoints.set_aside(number, self.epoch)
 
     def trim(self, keep: int = KEPT_CHECKPOINTS, *, batches: bool = True) -> Trimmed:
         """Delete what only checkpoints before the newest `keep` need: manifests, segment files, logged batches.

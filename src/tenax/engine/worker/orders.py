@@ -48,6 +48,8 @@ class ReadOrder:
     task: int
     node: int
     pass_id: PassId
+    first: int
+    last: int
     stored: Mapping[int, StoredSegment] | None = None
 
 

@@ -154,7 +154,7 @@ class Worker:
             if reading.node != node:
                 continue
             folder = self.states.folder(self.graph.task(reading.task))
-            for batch in range(order.first, order.last + 1):
+            for batch in range(reading.first, reading.last + 1):
                 if reading.stored is None:
                     found = read_outputs(folder, batch, reading.pass_id)
                 else:
