@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tenax.cli.experiment import Bar
 from tenax.cli.main import run
 
 TOPOLOGY = """
@@ -232,6 +233,17 @@ def test_help_teaches_with_an_example(capsys: pytest.CaptureFixture[str], words:
 def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     assert run(words) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_where_there_is_no_terminal_an_experiment_says_now_and_then_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenax.cli.experiment.SAY_EVERY_S", 0.0)
+    with Bar() as bar:
+        bar.total(3)
+        bar.advance("first round")
+        bar.advance("second round")
+    assert capsys.readouterr().err.split("\n")[:2] == ["1 of 3 steps: first round", "2 of 3 steps: second round"]
 
 
 def test_schemas_examples_and_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,13 +42,22 @@ def check_standby(standby: int, nodes: int) -> None:
 
 def overridden(protection: Protection, given: Mapping[str, str | float | None]) -> Protection:
     """The protection of an application with what was given on the command line in place of its own."""
-    changes: dict[str, str | float | tuple[str, ...]] = {name: one for name, one in given.items() if one is not None}
+    changes: dict[str, object] = {name: one for name, one in given.items() if one is not None}
     every = changes.get("checkpoint_every")
     if isinstance(every, str) and every.removeprefix("-").isdigit():
         changes["checkpoint_every"] = int(every)
     replicas = changes.get("replicas")
     if isinstance(replicas, str):
         changes["replicas"] = _replicas(replicas)
+    checkpoint, standby = changes.pop("checkpoint", None), changes.pop("standby", None)
+    if isinstance(checkpoint, str):
+        whole, single = _by_operator(checkpoint)
+        changes |= {"checkpoint": whole or protection.checkpoint, "checkpoints": {**protection.checkpoints, **single}}
+    if isinstance(standby, str):
+        whole, single = _by_operator(standby)
+        if whole is not None:
+            raise InvalidRequest(f"standbys are written OPERATOR=MODE, found {whole!r}: name the operator before it")
+        changes["standby"] = {**protection.standby, **single}
     if changes.get("backups") in {"source", "all"} and "recovery_latency" not in changes:
         protection = replace(protection, recovery_latency=None, backups=None)  # what planned backups were to keep
     if "recovery_latency" in changes and "backups" not in changes and protection.backups in {"source", "all"}:
@@ -56,6 +65,18 @@ def overridden(protection: Protection, given: Mapping[str, str | float | None]) 
     if changes.get("outputs") == "hold" or changes.get("recovery") == "blocking":
         changes.setdefault("tentative_delay", "0s")  # nothing will be tentative
     return replace(protection, **changes)  # type: ignore[arg-type]  # checked by what it makes
+
+
+def _by_operator(text: str) -> tuple[str | None, dict[str, str]]:
+    """`sweeping,join=none`: what is said for all, and what for single operators; a later word wins."""
+    whole, single = None, {}
+    for word in text.split(","):
+        name, sign, value = (part.strip() for part in word.partition("="))
+        if sign:
+            single[name] = value
+        else:
+            whole = name
+    return whole, single
 
 
 def _replicas(text: str) -> int | str | tuple[str, ...]:

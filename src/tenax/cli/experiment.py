@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,11 @@ app = typer.Typer(
 )
 
 
+SAY_EVERY_S = 30.0
+
+
 class Bar:
-    """A progress bar on standard error, so that results can be piped."""
+    """A progress bar on standard error, so that results can be piped; a line now and then where that is no terminal."""
 
     def __init__(self) -> None:
         self._bar = Progress(
@@ -36,6 +40,7 @@ class Bar:
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None)
+        self._said_s = time.monotonic()
 
     def __enter__(self) -> Bar:
         self._bar.start()
@@ -51,6 +56,11 @@ class Bar:
     def advance(self, label: str) -> None:
         """One step is done."""
         self._bar.update(self._task, description=label, advance=1)
+        if self._bar.console.is_terminal or time.monotonic() < self._said_s + SAY_EVERY_S:
+            return
+        self._said_s = time.monotonic()
+        (task,) = self._bar.tasks
+        self._bar.console.print(f"{task.completed:g} of {task.total or 0:g} steps: {label}", soft_wrap=True)
 
 
 @app.command("list")

@@ -50,9 +50,10 @@ class LiveView:
         self._lags = Lags(application)
         self._meter = SizeMeter(store)
         self._costs = Costs()
+        self._checkpoint_interval = 0
         self._first_s: float | None = None
         self._last_s = 0.0
-        self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._drawn, transient=True)
+        self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self.drawn, transient=True)
 
     def __enter__(self) -> LiveView:
         self._console.print(f"[dim]starting[/dim] {self._name}")
@@ -88,7 +89,8 @@ class LiveView:
             sizes = self._meter.sizes()
             self._console.print(
                 f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s; lag {behind}; "
-                f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}",
+                f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}; "
+                f"protection {render.percent(self._costs.share)} of the processor time",
                 soft_wrap=True,
                 markup=False,
             )
@@ -100,6 +102,7 @@ class LiveView:
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """Tell of nodes that come and go, and of what that means for the outputs."""
         self._costs.handled(event)
+        self._checkpoint_interval = coordinator.checkpoint_interval
         said = self._outages.handled(coordinator, event, then)
         for text in () if isinstance(event, CheckpointStored) else said:
             self.told(text)
@@ -127,23 +130,25 @@ class LiveView:
         if len(self._latencies) > 1:
             cuts = statistics.quantiles(self._latencies, n=100, method="inclusive")
             pairs.append(("latency", f"p50 {render.seconds(cuts[49])}, p99 {render.seconds(cuts[98])}"))
-        pairs += cost_facts(self._costs)
+        pairs += cost_facts(self._costs, self._checkpoint_interval)
         pairs.append(("state on the nodes", _size(sizes.state_bytes)))
         pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
         render.console().print(render.facts(f"Run of {self._name}", pairs))
 
-    def _drawn(self) -> Group:
+    def drawn(self) -> Group:
+        """What is seen now."""
         now = time.monotonic()
         rate = sum(rows for at, rows in list(self._recent) if at > now - RECENT_S) / RECENT_S
         sizes = self._meter.sizes()
-        grid, states = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
+        grid, costs, states = (Table.grid(padding=(0, 2)) for _ in range(3))
         grid.add_row("[dim]batch[/dim]", f"{self._batch:,}", "[dim]published[/dim]", f"{self._published:,}")
         grid.add_row("[dim]rows/s[/dim]", f"{rate:,.0f}", "[dim]rows[/dim]", f"{self._rows:,}")
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
-        share = f"{100 * self._costs.share:.0f} % of the processor time"
-        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}", "[dim]protection[/dim]", share)
+        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
+        for name, text in cost_facts(self._costs, self._checkpoint_interval):
+            costs.add_row(f"[dim]{name}[/dim]", text)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)
@@ -151,11 +156,11 @@ class LiveView:
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
-        return Group(title, grid, states)
+        return Group(title, grid, costs, states)
 
 
-def cost_facts(costs: Costs) -> list[tuple[str, str]]:
-    """What protection has cost, for a summary."""
+def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
+    """What protection has cost so far."""
     found = []
     if costs.checkpoints:
         each_s, each = costs.checkpoint_s / costs.checkpoints, costs.held_bytes // costs.checkpoints
@@ -163,7 +168,7 @@ def cost_facts(costs: Costs) -> list[tuple[str, str]]:
             (
                 "checkpoints",
                 f"{costs.checkpoints:,} of {_size(each)} and {render.seconds(each_s)} on average, "
-                f"{_size(costs.written_bytes)} written",
+                f"{_size(costs.written_bytes)} written; now every {_batches(interval)}",
             )
         )
     if costs.queue_bytes:
@@ -171,7 +176,11 @@ def cost_facts(costs: Costs) -> list[tuple[str, str]]:
     if costs.messages:
         spare = f", of these {costs.spare_messages:,} and {_size(costs.spare_bytes)} for replicas"
         found.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
-    return [*found, ("protection", f"{100 * costs.share:.1f} % of the processor time of steps and checkpoints")]
+    return [*found, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
+
+
+def _batches(count: int) -> str:
+    return "batch" if count == 1 else f"{count:,} batches"
 
 
 def _lag(seconds: float | None) -> str:

@@ -67,11 +67,22 @@ TentativeDelay = Annotated[
 CheckpointBy = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="HOW", help="How states are stored: aligned, sweeping, ...; none: they are rebuilt."
+        "--checkpoint",
+        metavar="HOW",
+        help="How states are stored: aligned, synchronous, individual or sweeping; none: lost ones are rebuilt. "
+        "Differently for some: sweeping,join=none.",
     ),
 ]
 CheckpointEvery = Annotated[
     str | None, typer.Option("--checkpoint-every", metavar="N|TIME", help="Batches or time between checkpoints.")
+]
+StandbyBy = Annotated[
+    str | None,
+    typer.Option(
+        "--standby",
+        metavar="OPERATOR=MODE",
+        help="none, passive, active, or both: active, and both copies send. Several: join=active,speed=passive.",
+    ),
 ]
 FailureEvery = Annotated[
     str | None,
@@ -96,6 +107,7 @@ PROTECTION: Mapping[str, object] = {
     "tentative_delay": TentativeDelay,
     "checkpoint": CheckpointBy,
     "checkpoint_every": CheckpointEvery,
+    "standby": StandbyBy,
     "failure_every": FailureEvery,
     "follow_load": FollowLoad,
 }

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from tenax.model.tasks import Task
 
+FIGURES = "0123456789-+"  # what a figure begins with, or the dash that stands for none
+
 
 def console() -> Console:
     """The terminal that results go to; plain text when it is a pipe."""
@@ -59,11 +61,13 @@ def percent(value: float) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table whose first column names things and whose others are figures."""
+    """A table; columns of figures are aligned at their right."""
     result = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    filled = [tuple(row) for row in rows]
     for position, column in enumerate(columns):
-        result.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
-    for row in rows:
+        figures = all(row[position][:1] in FIGURES for row in filled)
+        result.add_column(column, justify="right" if figures else "left", overflow="fold")
+    for row in filled:
         result.add_row(*row)
     return result
 

@@ -47,11 +47,14 @@ def run_command(
     While it runs it shows rows/s, and [bold]latency[/bold]: from when a batch's ranges are known until its results are
     published. [bold]lag[/bold] of an output: event time between the newest row read and what its published results
     cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
+    [bold]protection[/bold]: the part of the processor time that replicas, retained outputs and checkpoints took.
 
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
 
     Example: tenax run examples/apps/traffic.py --nodes 4 --racks 2 --replicas 8 --store out/traffic
+
+    Example: tenax run examples/apps/traffic.py --checkpoint sweeping --standby incidents=active
     """
     from tenax.cli.live import LiveView
     from tenax.engine.application import check_rebuilt
