@@ -212,8 +212,11 @@ def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> 
 
 def test_only_executors_of_this_process_are_struck() -> None:
     words = [BACKEND.decode(), EXECUTOR_ID.decode(), "3"]
-    process = subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", "print(flush=True); input()", *words]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
+        assert process.stdout.readline()  # a process that has only begun to start has no command line yet
         assert executors() == {3: process.pid}
         assert os.getpid() not in executors().values()
     finally:

@@ -156,7 +156,9 @@ def test_an_outage_travels_between_processes_unchanged() -> None:
 
 def test_content_is_the_part_of_the_final_readings_that_a_tentative_window_counted() -> None:
     ends = [datetime(2024, 1, 1) + timedelta(seconds=one) for one in (1, 1, 2, 3)]
-    final = pl.DataFrame({"window_end": ends, "readings": [5, 5, 10, 10]})
-    shown = pl.DataFrame({"window_end": ends[1:3], "readings": [4, 10]})
+    many = 400_000_000  # ten times that does not fit into the 32 bits of a count
+    types = {"window_end": pl.Datetime, "readings": pl.UInt32}
+    final = pl.DataFrame({"window_end": ends, "readings": [5 * many, 6 * many, 10 * many, 10 * many]}, types)
+    shown = pl.DataFrame({"window_end": ends[1:3], "readings": [round(4.4 * many), 10 * many]}, types)
     assert partial_replication.content(final, shown) == (0.4, 1.0)
     assert partial_replication.content(final, pl.DataFrame()) == ()

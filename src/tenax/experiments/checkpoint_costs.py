@@ -256,7 +256,7 @@ def _ratio_table(plan: Plan, costs: Mapping[Case, Cost]) -> Table:
                 (
                     groups,
                     interval,
-                    by[Strategy.SYNCHRONOUS].total_bytes / by[Strategy.SWEEPING].total_bytes,
+                    _synchronous_for_sweeping(costs, interval, groups),
                     by[Strategy.INDIVIDUAL].total_bytes / by[Strategy.SWEEPING].total_bytes,
                     by[Strategy.ALIGNED].total_bytes / by[Strategy.SWEEPING].total_bytes,
                     by[Strategy.SYNCHRONOUS].average_bytes / by[Strategy.SWEEPING].average_bytes,
@@ -297,6 +297,12 @@ def _by_strategy(costs: Mapping[Case, Cost], interval: int, groups: int) -> dict
     }
 
 
+def _synchronous_for_sweeping(costs: Mapping[Case, Cost], interval: int, groups: int) -> float:
+    """The bytes of synchronous checkpoints for one byte of sweeping ones."""
+    by = _by_strategy(costs, interval, groups)
+    return by[Strategy.SYNCHRONOUS].total_bytes / by[Strategy.SWEEPING].total_bytes
+
+
 def _claims(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[Claim, ...]:
     by = _by_strategy(costs, longest, plan.small)
     swept, synchronous, individual = by[Strategy.SWEEPING], by[Strategy.SYNCHRONOUS], by[Strategy.INDIVIDUAL]
@@ -305,7 +311,7 @@ def _claims(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[Claim
         costs[other].typical_s / costs[ours].typical_s
         for ours, other in zip(plan.rated(Strategy.SWEEPING), plan.rated(Strategy.SYNCHRONOUS), strict=True)
     ]
-    ratio = synchronous.total_bytes / swept.total_bytes
+    ratios = [_synchronous_for_sweeping(costs, interval, plan.small) for interval in plan.intervals]
     return (
         Claim(
             "bytes of an average checkpoint, synchronous or individual for one of sweeping",
@@ -317,7 +323,7 @@ def _claims(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[Claim
         Claim(
             "bytes of all checkpoints, synchronous or individual for one of sweeping",
             "13 to 30",
-            ratio,
+            _synchronous_for_sweeping(costs, longest, plan.small),
             "times",
             f"synchronous, {over}; individual {individual.total_bytes / swept.total_bytes:.3g} times",
         ),
@@ -331,9 +337,10 @@ def _claims(plan: Plan, costs: Mapping[Case, Cost], longest: int) -> tuple[Claim
         Claim(
             "bytes of all checkpoints, synchronous for one of sweeping",
             f"at least {GOAL:g}",
-            ratio,
+            min(ratios),
             "times",
-            f"{over}; {'met' if ratio >= GOAL else 'not met'}",
+            f"the least of {len(ratios)} intervals, state of {plan.small} elements; "
+            f"{'met' if min(ratios) >= GOAL else 'not met'}",
             "we aim at",
         ),
     )

@@ -19,6 +19,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event
 from tenax.control.instructions import Instruction, Outcome, StoreCheckpoint
 from tenax.engine.application import Application, Protection
+from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver, RunSettings
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series
@@ -101,11 +102,13 @@ class Ledger:
     passes: list[Passed] = field(default_factory=list)
     published_s: list[tuple[float, int]] = field(default_factory=list)
     """On the monotonic clock, with the last batch that was published."""
+    costs: Costs = field(default_factory=Costs)
     _tasks: int = 0
     _known: dict[Task, set[str]] = field(default_factory=dict)
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:  # noqa: ARG002
         """A live pass has finished."""
+        self.costs.passed(reports)
         self.passes.append(
             Passed(
                 last,
@@ -118,6 +121,7 @@ class Ledger:
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """A checkpoint has been stored: what is new in the store is a part of a state, or of a queue."""
+        self.costs.handled(event)
         if isinstance(event, CheckpointStored):
             queued = self._queued_bytes()
             self.stored.append(

@@ -177,7 +177,7 @@ def content(final: pl.DataFrame, tentative: pl.DataFrame) -> tuple[float, ...]:
     if tentative.is_empty():
         return ()
     whole, shown = (
-        one.group_by(WINDOW_END).agg(pl.col("readings").sum().alias(name))
+        one.group_by(WINDOW_END).agg(pl.col("readings").cast(pl.Int64).sum().alias(name))  # 32 bits overflow
         for one, name in ((final, "whole"), (tentative, "shown"))
     )
     both = shown.join(whole, on=WINDOW_END).sort(WINDOW_END)
@@ -333,6 +333,8 @@ def _remarks(found: Found) -> tuple[str, ...]:
         "tasks nothing is ever missing, and that is the next output",
         "quality is what the run states when it publishes: the fidelity of the tasks that step; content is how many "
         "of its final readings a tentative window counted: higher, for windows reach back to before the failure",
+        "with half of the replicas tentative passes go on beside the recovery, on the same cores; without any there is "
+        "nothing to show, and the recovery has them for itself. The paper's nodes have cores of their own",
         "sources are logged and go on anywhere at once, the paper keeps them alive",
     )
 
@@ -342,9 +344,11 @@ def _panels(found: Found) -> tuple[Panel, ...]:
     for interval_s in sorted({case.interval_s for case in found}):
         ours = {case: one for case, one in found.items() if (case.interval_s, case.round) == (interval_s, 1)}
         curves = tuple(_steps(case.name, one, look) for look, (case, one) in enumerate(ours.items()))
-        title = f"Quality of the newest output, a checkpoint every {interval_s} s, round 1"
+        title = f"Quality shown, a checkpoint every {interval_s} s"
         panels.append(
-            Panel(title, "seconds since the kill", "quality stated", curves, y_range=(-0.03, 1.05), nested=True)
+            Panel(
+                title, "seconds since the kill (round 1)", "quality stated", curves, y_range=(-0.03, 1.05), nested=True
+            )
         )
     return (*panels, *(_times(found, interval_s) for interval_s in sorted({case.interval_s for case in found})))
 

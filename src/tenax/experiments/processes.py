@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tenax.engine.peers.sides import FOUND, STEP, Series
+from tenax.engine.peers.sides import FOUND, PEAK, STEP, Series
 from tenax.engine.store.records import Json
 from tenax.errors import TenaxError
 
@@ -51,8 +51,8 @@ def run_side(
         command = [sys.executable, "-m", module, json.dumps(arguments)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
-        found: Series = {}
-        reader = threading.Thread(target=_read, args=(process.stdout, found, step), daemon=True)
+        told: list[Measured] = []
+        reader = threading.Thread(target=_read, args=(process.stdout, told, step), daemon=True)
         reader.start()
         deadline = time.monotonic() + deadline_s
         peak, seen = 0.0, {process.pid}
@@ -64,10 +64,10 @@ def run_side(
         late = process.poll() is None
         _end(seen, process)
         reader.join(STOP_S)
-        if late or process.returncode or not found:
+        if late or process.returncode or not told:
             reason = f"no end after {deadline_s:g} s" if late else f"exit code {process.returncode}"
             raise SideFailed(f"{module} tells what it measured, found {reason}: {_last_line(errors)}")
-    return Measured(found, peak)
+    return Measured(told[-1].series, max(peak, told[-1].peak_mb))  # a short side ends before its second sample
 
 
 def tree(root: int) -> list[int]:
@@ -113,7 +113,7 @@ def _parent(entry: Path) -> int:
         return 0
 
 
-def _read(lines: IO[str], found: Series, step: Callable[[str], None]) -> None:
+def _read(lines: IO[str], told: list[Measured], step: Callable[[str], None]) -> None:
     """Take in what a side prints; a virtual machine below it may print other things."""
     for line in lines:
         try:
@@ -123,7 +123,7 @@ def _read(lines: IO[str], found: Series, step: Callable[[str], None]) -> None:
         if isinstance(said, dict) and STEP in said:
             step(said[STEP])
         elif isinstance(said, dict) and FOUND in said:
-            found.update(said[FOUND])
+            told.append(Measured(said[FOUND], said[PEAK]))
 
 
 def _end(seen: set[int], process: subprocess.Popen[str]) -> None:

@@ -40,7 +40,7 @@ FULL = Plan(
     intervals=(4, 8, 16),
     heartbeats_s=(0.5, 1.0, 2.0),
     heartbeat_s=1.0,
-    repeats=2,
+    repeats=3,
 )
 QUICK = Plan(
     rate=400,

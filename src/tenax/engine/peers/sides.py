@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -15,14 +16,16 @@ Step: TypeAlias = Callable[[str], None]
 """Called after each part of the work, with its name."""
 
 FOUND = "found"
+PEAK = "peak_mb"
 STEP = "step"
 
 
 def serve(measure: Callable[[JsonObject, Step], Series]) -> None:
-    """Measure what the command line asks for and print the series as the last line."""
+    """Measure what the command line asks for and print, as the last line, the series and the most memory held here."""
     arguments: JsonObject = json.loads(sys.argv[1])
     found = measure(arguments, lambda label: print(json.dumps({STEP: label}), flush=True))
-    print(json.dumps({FOUND: found}), flush=True)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({FOUND: found, PEAK: peak_mb}), flush=True)
 
 
 def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple[float, int]]) -> list[float]:
