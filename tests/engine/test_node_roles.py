@@ -49,6 +49,17 @@ def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tm
     assert nodes.lost() == ()
 
 
+def test_a_stranger_that_says_the_name_of_a_known_node_takes_nothing_from_it(tmp_path: Path) -> None:
+    executors = Executors(one="a")
+    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    nodes.introduce(nodes.strangers())
+    executors.names["two"] = "a"
+    assert nodes.introduce(nodes.strangers()) == ()
+    assert nodes.live == {"a": NodeInfo("one", "host")}
+    executors.names["two"] = "b"
+    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["b"]
+
+
 class Dying(Executors):
     """Once they begin to die, whoever looks sees one less each time."""
 

@@ -100,12 +100,12 @@ class Nodes:
     def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
         """Ask executors for their names; from then on they are nodes of this run. May take seconds.
 
-        If one of them has died meanwhile, another may have answered in its name: then nobody counts, and those that
-        live are asked again at the next look.
+        If one of them has died meanwhile, or said the name of a node that is known, another may have answered in its
+        place: then nobody counts, and those that live are asked again at the next look.
         """
         names = self._runner.identify(strangers)
         alive = {one.executor for one in self._session.live_nodes()}
-        if not alive.issuperset(one.executor for one in strangers):
+        if not alive.issuperset(one.executor for one in strangers) or not self.live.keys().isdisjoint(names):
             with self._lock:
                 self._met -= alive - {one.executor for one in self._known.values()}
             return ()

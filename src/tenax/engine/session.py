@@ -155,12 +155,16 @@ class Session:
         raise ClusterFailed(f"{count} nodes are needed, found {len(self.live_nodes())} after {START_DEADLINE_S:g} s")
 
     def live_nodes(self) -> tuple[NodeInfo, ...]:
-        """The executors that live now, by id."""
+        """The executors that live now, by id.
+
+        Spark lists one some time before it gives it work, and runs what is pinned to it elsewhere until then.
+        """
         listed = self.context._jsc.sc().statusStore().executorList(True)
+        scheduler = self.context._jsc.sc().taskScheduler()
         found = []
         for position in range(listed.size()):
             one = listed.apply(position)
-            if one.id() != "driver":
+            if one.id() != "driver" and scheduler.isExecutorAlive(one.id()):
                 found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
         return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
 
