@@ -7,6 +7,8 @@ pe1 ─▶ pe2 ─▶ pe3 ─▶ pe4 ─▶ pe5 ─▶ pe6 ─▶ pe7 ─▶ pe8
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +20,7 @@ from tenax.engine.chaos.record import Moment, What
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series
 from tenax.engine.protection import planned
-from tenax.experiments import checkpoint_costs, recovery_delay, standby_costs
+from tenax.experiments import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
 from tenax.experiments.element_chain import CUTS, NODES, PROTECTED, Ledger, Load, Passed, Stored, chain, chain_settings
 from tenax.experiments.recovery_delay_findings import ACTIVE, PASSIVE, Case
 from tenax.experiments.recovery_delay_findings import Plan as DelayPlan
@@ -113,14 +115,6 @@ def standby_series(plan: standby_costs.Plan) -> Series:
             load = plan.load(side, rate)
             stored = [Stored(batch, 2, 5 * load.batch_rows, 0, 0.1) for batch in range(1, load.batches + 1)]
             found |= ledger(stored, load.batches, 100 * times[side] * load.batch_rows).series(f"{side} {rate}")
-    found |= {"no checkpoints rows/s": [90.0, 100.0], "no checkpoints, again rows/s": [112.5, 100.0]}
-    found |= {"aligned rows/s": [98.0, 99.0], "sweeping rows/s": [80.0, 90.0]}
-    found |= {
-        "no checkpoints share": [0.0, 0.0],
-        "no checkpoints, again share": [0.0, 0.0],
-        "aligned share": [0.01, 0.03],
-        "sweeping share": [0.04, 0.06],
-    }
     return found
 
 
@@ -129,29 +123,70 @@ def test_bytes_of_standbys_are_compared_with_those_of_none(plan: standby_costs.P
     found = standby_costs.findings(plan, standby_series(plan))
     assert [row["times none"] for row in rows_of(found, "What is sent")[:4]] == pytest.approx([1, 2, 4, 1.05])
     assert claimed(found, "bytes that passive") == pytest.approx(5.0)
-    assert claimed(found, "throughput that aligned", "we aim at") == pytest.approx(1.5)
-    assert claimed(found, "throughput that sweeping", "we aim at") == pytest.approx(15.0)
-    shares = [row["processor time of protection %"] for row in rows_of(found, "Throughput")]
-    assert shares == pytest.approx([0, 2, 5, 0])
-    text = " ".join(written(found, tmp_path).split())
-    assert "likely 10 to 20 % by 2 rounds; not met" in text
-    assert "two equal sides, those without checkpoints, differ by -12 % (likely -25 to 0 %)" in text
+    assert "the most of" in " ".join(written(found, tmp_path).split())
+
+
+# Batches of 1 s; a checkpoint every 10 batches rides in the second after it is due and is committed beside the next.
+CARRIED = checkpoint_throughput.Plan(1_000, 10, 10, 30, 1)
+
+
+def carried(more_s: dict[int, float], stored: list[int], seconds: float = 0.2) -> Ledger:
+    """A run whose passes take 1 s each, some of them more."""
+    at_s = accumulate(1.0 + more_s.get(batch, 0.0) for batch in range(1, CARRIED.load.batches + 1))
+    return Ledger(
+        stored=[Stored(batch, 4, 100, 0, seconds) for batch in stored],
+        published_s=[(at, batch) for batch, at in enumerate(at_s, 1)],
+    )
+
+
+def test_the_pass_that_carries_a_checkpoint_and_the_next_are_compared_with_calm_ones_around_them() -> None:
+    found = checkpoint_throughput.recorded(CARRIED, carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40]))
+    calm_s = (1.0 + 3.0 + 1.0 + 1.0 + 1.0) / 5  # of batches 11 and 14 to 17; those before belong to the warm-up
+    assert found["extra s"] == pytest.approx([2.4 - 2 * calm_s, 0.5])
+    assert found["stored"] == [2.0]  # not those of the warm-up, and not the last one, at the end of the run
+    assert sum(found["pass s"]) == pytest.approx(32.9)
+
+
+def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_them() -> None:
+    pass_s = {batch: 1.5 if batch % 3 < 2 else 1.0 for batch in range(2, 12)}
+    assert checkpoint_throughput.extra(pass_s, [3, 6, 9]) == pytest.approx([1.0] * 3)
+    assert checkpoint_throughput.extra(pass_s, [2, 4, 6, 8, 10]) == []  # there is nothing to compare them with
+
+
+def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> None:
+    found: Series = {}
+    for name, more_s in (("none", 0.0), ("aligned", 0.2), ("sweeping", 3.0)):
+        stored = [12, 22, 32] if name != "none" else []
+        for _ in range(3):
+            ledger = carried(dict.fromkeys((12, 22, 32), more_s), stored)
+            for what, values in checkpoint_throughput.recorded(CARRIED, ledger).items():
+                found.setdefault(f"{name} {what}", []).extend(values)
+    told = checkpoint_throughput.findings(CARRIED, found)
+    assert claimed(told, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
+    assert claimed(told, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
+    counted = {row["checkpoints"]: row for row in rows_of(told, "What was stored")}
+    assert counted["aligned"]["% of the time, every 10 batches"] == pytest.approx(100 * 0.6 / 30.6)
+    assert counted["none"]["s each"] is None
+    seldom = replace(CARRIED, every=20)  # half as often as it is told for
+    assert claimed(
+        checkpoint_throughput.findings(seldom, found), "throughput that aligned", "we aim at"
+    ) == pytest.approx(100 * 1.2 / 30.6)
+    text = " ".join(written(told, tmp_path).split())
+    assert "likely 2 to 2 % by 9 checkpoints; met" in text
+    assert "likely 23 to 23 % by 9 checkpoints; not met" in text
+    assert "differ from those around them by 0 % of the time" in text
 
 
 def test_a_likely_range_leaves_out_what_a_coin_would_rarely_do() -> None:
     # of 15 tosses, 3 or fewer fall on one side in 1.8 % of all cases, 4 or fewer in 5.9 %
-    assert standby_costs._likely([float(one) for one in range(15)]) == (3.0, 11.0)
-    assert standby_costs._likely([1.0, 2.0, 3.0]) == (1.0, 3.0)
+    assert checkpoint_throughput.likely([float(one) for one in range(15)]) == (3.0, 11.0)
+    assert checkpoint_throughput.likely([1.0, 2.0, 3.0]) == (1.0, 3.0)
 
 
 def test_a_goal_within_the_likely_range_is_neither_met_nor_missed() -> None:
-    found = [standby_costs._verdict(values, 5.0) for values in ([1.0, 4.0], [6.0, 9.0], [1.0, 9.0])]
+    found = [checkpoint_throughput.verdict(low, high, 9) for low, high in ((1.0, 4.0), (6.0, 9.0), (1.0, 9.0))]
     assert found == ["met", "not met", "neither shown nor refuted"]
-
-
-def test_a_round_begins_and_ends_without_checkpoints() -> None:
-    assert standby_costs.in_turn(0) == ("no checkpoints", "aligned", "sweeping", "no checkpoints, again")
-    assert standby_costs.in_turn(1) == ("no checkpoints", "sweeping", "aligned", "no checkpoints, again")
+    assert checkpoint_throughput.verdict(1.0, 2.0, 3) == "3 checkpoints are too few to tell"
 
 
 NODE = "host-1"

@@ -28,7 +28,7 @@ def quick(name: str, out: Path, table: str = "") -> list[Row]:
     return [row for row in data["rows"] if row["table"].startswith(table)]
 
 
-@pytest.mark.parametrize("name", ["checkpoint-costs", "standby-costs", "recovery-delay"])
+@pytest.mark.parametrize("name", ["checkpoint-costs", "checkpoint-throughput", "standby-costs", "recovery-delay"])
 def test_a_quick_run_writes_its_table_its_data_and_its_figure(name: str, tmp_path: Path) -> None:
     assert quick(name, tmp_path)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +14,7 @@ from tenax.engine.peers.sides import Series, Step, serve
 from tenax.engine.session import Session
 from tenax.engine.store.records import JsonObject, integer, text
 from tenax.experiments.element_chain import NODES, PATIENT, STATEFUL, Load, chain, chain_settings, run_chain
-from tenax.experiments.processes import run_side
+from tenax.experiments.processes import run_apart
 from tenax.experiments.results import Claim, Findings, Progress, Table
 from tenax.pictures.figures import Curve, Panel
 
@@ -107,14 +106,8 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Run every case in one session, in a process of its own."""
     plan = QUICK if quick else FULL
     progress.total(len(plan.cases()))
-    with tempfile.TemporaryDirectory(prefix="tenax-checkpoint-costs-") as folder:
-        found = run_side(
-            "tenax.experiments.checkpoint_costs",
-            {"work": folder, "seed": seed, "plan": "quick" if quick else "full"},
-            deadline_s=DEADLINE_S,
-            step=progress.advance,
-        ).series
-    return findings(plan, found)
+    module = "tenax.experiments.checkpoint_costs"
+    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def measure(arguments: JsonObject, step: Step) -> Series:

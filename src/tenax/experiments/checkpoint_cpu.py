@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from tenax.engine.session import Session
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.records import JsonObject, integer, text
 from tenax.engine.worker.orders import Report
-from tenax.experiments.processes import cpu_s, run_side, tree
+from tenax.experiments.processes import cpu_s, run_apart, tree
 from tenax.experiments.results import Cell, Claim, Findings, Progress, Table
 from tenax.experiments.tree_failures import PATIENT
 from tenax.experiments.tree_windows import WIDTHS, Arrival, Ending, Load, window_tree
@@ -67,14 +66,8 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Measure in a process of its own, whose children are then all processes of the cluster."""
     plan = QUICK if quick else FULL
     progress.total(plan.steps)
-    with tempfile.TemporaryDirectory(prefix="tenax-checkpoint-cpu-") as folder:
-        series = run_side(
-            "tenax.experiments.checkpoint_cpu",
-            {"work": folder, "seed": seed, "plan": "quick" if quick else "full"},
-            deadline_s=DEADLINE_S,
-            step=progress.advance,
-        ).series
-    return findings(plan, series)
+    module = "tenax.experiments.checkpoint_cpu"
+    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def measure(arguments: JsonObject, step: Step) -> Series:

@@ -155,12 +155,6 @@ class Ledger:
         }
         return {f"{name} {column}": values for column, values in found.items()}
 
-    def rows_per_s(self, load: Load, warmup: int) -> float:
-        """Rows per second from when the warm-up batches were published to the last publication."""
-        begun_s, begun = next(one for one in self.published_s if one[1] >= warmup)
-        ended_s, ended = self.published_s[-1]
-        return (ended - begun) * load.batch_rows / (ended_s - begun_s)
-
     def _queued_bytes(self) -> int:
         """The bytes of queues that the checkpoint before this one did not list."""
         assert self.driver is not None
