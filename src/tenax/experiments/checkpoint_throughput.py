@@ -250,11 +250,11 @@ def _panel(found: Mapping[str, Sequence[float]]) -> Panel:
         for look, (name, more) in enumerate((name, found[f"{name} extra s"]) for name in SIDES)
     )
     return Panel(
-        "What passes around a checkpoint take longer than others",
+        "Time that a checkpoint adds to two passes",
         "% of checkpoints, the cheapest first",
         "ms",
         curves,
-        references=(Reference("as long as others", 0.0),),
+        references=(Reference("as calm ones take", 0.0),),
     )
 
 
