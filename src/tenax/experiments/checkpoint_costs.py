@@ -106,8 +106,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Run every case in one session, in a process of its own."""
     plan = QUICK if quick else FULL
     progress.total(len(plan.cases()))
-    module = "tenax.experiments.checkpoint_costs"
-    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
+    return findings(plan, run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def measure(arguments: JsonObject, step: Step) -> Series:

@@ -66,8 +66,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Measure in a process of its own, whose children are then all processes of the cluster."""
     plan = QUICK if quick else FULL
     progress.total(plan.steps)
-    module = "tenax.experiments.checkpoint_cpu"
-    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
+    return findings(plan, run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def measure(arguments: JsonObject, step: Step) -> Series:

@@ -70,8 +70,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Run all sides in one session, in a process of its own."""
     plan = QUICK if quick else FULL
     progress.total(plan.steps)
-    module = "tenax.experiments.checkpoint_throughput"
-    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
+    return findings(plan, run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def measure(arguments: JsonObject, step: Step) -> Series:

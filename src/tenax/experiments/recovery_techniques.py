@@ -100,8 +100,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Measure in a process of its own, because it needs a cluster of its own size."""
     plan = QUICK if quick else FULL
     progress.total(len(plan.cases))
-    module = "tenax.experiments.recovery_techniques"  # as it is run, it has another name
-    series = run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance)
+    series = run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance)
     return findings(plan, {case: from_series(case.label, series) for case in plan.cases})
 
 

@@ -63,8 +63,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
     """Run all sides in one session, in a process of its own."""
     plan = QUICK if quick else FULL
     progress.total(plan.steps)
-    module = "tenax.experiments.standby_costs"
-    return findings(plan, run_apart(module, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
+    return findings(plan, run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance))
 
 
 def protection(side: str, interval: int) -> Protection:
