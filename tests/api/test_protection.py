@@ -11,8 +11,8 @@ from tenax.api.streams import Topology
 from tenax.cli.arguments import overridden
 from tenax.control.state import Backups, Outputs, Recovery, Strategy
 from tenax.engine.application import Protection
-from tenax.engine.driver import RunSettings
 from tenax.engine.protection import planned
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.delivery import console
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.workloads import elements

@@ -14,7 +14,8 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
+from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.sinks.delivery import callback
 from tenax.engine.sinks.parquet import ParquetSink, parquet

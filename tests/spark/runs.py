@@ -16,9 +16,10 @@ from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import ParquetSink
 from tenax.engine.sources.generators import Generator
 from tenax.engine.sources.source import Limits

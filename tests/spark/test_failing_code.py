@@ -15,9 +15,9 @@ from tenax.api.streams import Topology
 from tenax.control.instructions import Outcome
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import RunSettings
 from tenax.engine.errors import ChangedSource
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.files import files
 from tenax.engine.sources.generators import Pace

@@ -15,9 +15,9 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, MoveReplicas
 from tenax.engine.application import Application, Protection
-from tenax.engine.driver import RunSettings
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.source import Limits

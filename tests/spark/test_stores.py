@@ -13,9 +13,10 @@ from spark.runs import Watcher, example, finish, results, whole_input
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import UnsuitableStore
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.engine.store import records
 from tenax.engine.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tenax.engine.application import Application
     from tenax.engine.chaos.record import Outcome, Recorder
     from tenax.engine.chaos.schedule import Schedule
-    from tenax.engine.driver import RunSettings
     from tenax.engine.protection import Protected
     from tenax.engine.session import Session
+    from tenax.engine.settings import RunSettings
 
 RATE = 20_000.0  # locations a second, as in the papers' incident query
 REPORTS = 98.0  # and what their drivers report
@@ -124,7 +124,7 @@ def _emptied(out: Path) -> None:
 
 
 def _settings(application: Application, protected: Protected, nodes: int) -> RunSettings:
-    from tenax.engine.driver import RunSettings
+    from tenax.engine.settings import RunSettings
 
     copies = application.topology.task_count + len(protected.replicas)
     return protected.settings(

@@ -58,10 +58,11 @@ def run_command(
     """
     from tenax.cli.live import LiveView
     from tenax.engine.application import check_rebuilt
-    from tenax.engine.driver import Driver, RunSettings
+    from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
+    from tenax.engine.settings import RunSettings
     from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
 

@@ -7,38 +7,30 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
-
-from py4j.protocol import Py4JJavaError
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.failures import (
     DeadlinePassed,
-    JobFailed,
-    NodeGone,
-    OperatorRaised,
-    PassFailure,
-    Refused,
-    SourceUnreadable,
 )
 from tenax.control.records import plain
-from tenax.control.state import Settings, Strategy
+from tenax.control.state import Strategy
 from tenax.control.versions import StoredCheckpoint, Version
+from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
+from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.publishing import Publisher
-from tenax.engine.session import Heartbeat, NodeInfo, Session
+from tenax.engine.session import NodeInfo, Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
-from tenax.engine.sources.source import Limits
 from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
@@ -47,88 +39,12 @@ from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, Upl
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.model.tasks import Task
-from tenax.planning.rates import Rows
 
 POLL_S = 0.05
 LOOK_EVERY_S = 0.1  # at the nodes
 CHECK_EVERY_S = 0.5  # whether the store is still ours
 THREADS = 8  # a live pass, a round, a checkpoint, a publication, logging, new nodes, and some to spare
 MAX_MEETINGS = 100  # at the start, should nodes die while they say their names
-MAX_CAUSE = 500  # characters of a cause
-MAX_ROWS = 100_000
-MAX_BATCHES_PER_PASS = 8
-MAX_BYTES = 64 * 1024 * 1024
-
-
-def control_settings(checkpoint_every: int = 10) -> Settings:
-    """The coordinator's bounds for a run; a pass never spans more than a checkpoint's interval.
-
-    A round may take as much as a live pass, else it could not follow.
-    """
-    per_pass = min(MAX_BATCHES_PER_PASS, checkpoint_every)
-    return Settings(checkpoint_every, per_pass, 2 * per_pass + 1, 2 * per_pass + 1, max_batches_per_round=per_pass)
-
-
-@dataclass(frozen=True, slots=True)
-class Replanned:
-    """The best replicas by measured rates; what outputs keep with the present ones and with these if all else fails."""
-
-    replicas: tuple[Task, ...]
-    before: float
-    after: float
-
-
-Replan = Callable[[Rows, Collection[Task]], Replanned]
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """How an application runs.
-
-    - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
-      operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
-      `replan` finds better replicas, should they follow the load.
-    - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
-    - So many `standby_nodes` hold replicas only, as long as there are others, each at most `standby_slots`.
-    - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
-      asks the sources for nothing more.
-    - `heartbeat` is how a node that hangs is found.
-    """
-
-    nodes: int = 2
-    master: str | None = None
-    batch_s: float = 1.0
-    limits: Limits = field(default_factory=lambda: Limits(MAX_ROWS, MAX_BYTES))
-    control: Settings = field(default_factory=control_settings)
-    retain: tuple[Task, ...] = ()
-    replicas: tuple[Task, ...] = ()
-    strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    doubled: tuple[Task, ...] = ()
-    replan: Replan | None = None
-    racks: int | None = None
-    slots: int | None = None
-    standby_nodes: int = 0
-    standby_slots: int | None = None
-    keep_batches: bool = False
-    replay: bool = False
-    heartbeat: Heartbeat = field(default_factory=Heartbeat)
-
-
-class Observer(Protocol):
-    """Who watches a run."""
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """A live pass has finished."""
-
-    def told(self, message: str) -> None:
-        """Something happened that a user should know."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """All final results up to a batch are committed, each batch so long after its ranges were known."""
-
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
-        """The coordinator has handled an event; called in the loop of the run, so it must return soon."""
 
 
 class Driver:
@@ -269,7 +185,7 @@ class Driver:
                 self._events.put(events.NodesJoined(met))
         except Exception as error:
             # it may have died before it said its name; if not, it is asked again
-            self.observer.told(f"a new node did not say its name: {_one_line(error)}")
+            self.observer.told(f"a new node did not say its name: {one_line(error)}")
             self.nodes.forget(new)
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
@@ -280,7 +196,7 @@ class Driver:
             answer = events.EpochLost(self.store.epoch + 1)
         except Exception as error:
             self._look()  # what failed may have failed because a node is gone: that is to be known first
-            answer = _failed(instruction, _one_line(error))
+            answer = failed(instruction, one_line(error))
         if answer is not None:
             self._events.put(answer)
 
@@ -329,7 +245,7 @@ class Driver:
             if outcome.kind == NODE:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
-            return events.PassFailed(told.pass_id, _failure(outcome))
+            return events.PassFailed(told.pass_id, pass_failure(outcome))
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}
@@ -414,7 +330,7 @@ class Driver:
             try:
                 nodes = self.nodes.introduce(strangers) if strangers else ()
             except Exception as error:  # a node died or was too slow while it said its name: ask those that live
-                self.observer.told(f"nodes are asked again for their names: {_one_line(error)}")
+                self.observer.told(f"nodes are asked again for their names: {one_line(error)}")
                 self.nodes.forget(strangers)
             if nodes:
                 break
@@ -452,40 +368,3 @@ class Driver:
         )
         self.ordering.keep(line, checkpoint.segments)
         return line
-
-
-def _one_line(error: Exception) -> str:
-    """What went wrong, without the trace; of an error in the JVM its own message, of one in Python there its end."""
-    if isinstance(error, Py4JJavaError):
-        said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
-        said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
-        return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_CAUSE]
-
-
-def _failure(failure: Failure) -> PassFailure:
-    match failure.kind:
-        case "source":
-            return SourceUnreadable(failure.operator, failure.batch, failure.cause)
-        case "chunk":
-            return Refused(Task.parse(failure.task), failure.cause)
-        case "node":
-            return NodeGone(failure.task)
-        case _:
-            return OperatorRaised(failure.operator, Task.parse(failure.task), failure.batch, failure.cause)
-
-
-def _failed(instruction: instructions.Instruction, cause: str) -> events.Event | None:
-    """The event that says an instruction could not be carried out."""
-    match instruction:
-        case instructions.RunPass():
-            return events.PassFailed(instruction.pass_id, JobFailed(cause))
-        case instructions.Publish():
-            return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause)
-        case instructions.StoreCheckpoint():
-            return events.CheckpointFailed(instruction.line.number, instruction.attempt, cause)
-        case instructions.PlanReplicas():
-            return events.PlanningFailed(instruction.batch, cause)
-        case instructions.LogBatches():
-            return events.LoggingFailed(instruction.first, instruction.attempt, cause)
-    return None

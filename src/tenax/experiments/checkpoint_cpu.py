@@ -16,10 +16,11 @@ from tenax.engine.chaos.injector import pid_of
 from tenax.engine.chaos.oracle import with_results_in
 from tenax.engine.chaos.record import Recorder
 from tenax.engine.costs import Costs
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series, Step, serve
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.records import JsonObject, integer, text
 from tenax.engine.worker.orders import Report

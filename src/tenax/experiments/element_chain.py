@@ -20,11 +20,12 @@ from tenax.control.events import CheckpointStored, Event
 from tenax.control.instructions import Instruction, Outcome, StoreCheckpoint
 from tenax.engine.application import Application, Protection
 from tenax.engine.costs import Costs
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series
 from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.source import Limits

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.layout import layout
 from tenax.engine.peers.empty_jobs import empty_job
 from tenax.engine.peers.runs import Watch, run_watched
 from tenax.engine.peers.sides import Series, Step, serve
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.records import Json, JsonObject, integer, text
 from tenax.experiments.overhead_findings import findings

@@ -10,7 +10,7 @@ import polars as pl
 
 from tenax.api.streams import Topology
 from tenax.engine.application import Application
-from tenax.engine.driver import MAX_ROWS
+from tenax.engine.settings import MAX_ROWS
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.workloads import elements, page_views

@@ -13,11 +13,12 @@ import polars as pl
 from tenax.api.streams import Topology
 from tenax.control.state import Settings
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.peers.inputs import Schedule, Shape, write_inputs
 from tenax.engine.peers.runs import Watch, run_watched
 from tenax.engine.peers.sides import Series, Step, latencies, serve
 from tenax.engine.session import JVM_OPTIONS, Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import parquet, read_committed
 from tenax.engine.sources.files import files
 from tenax.engine.sources.source import Limits

@@ -17,11 +17,12 @@ from tenax.engine.chaos.oracle import judge, with_results_in
 from tenax.engine.chaos.record import Recorder, strikes
 from tenax.engine.chaos.runs import RESULTS, STORE
 from tenax.engine.chaos.schedule import Kind, parse_fault
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.peers.sides import Series, Step, serve
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.records import Json, JsonObject, integer, items, mapping, number, text
 from tenax.engine.worker.orders import Report

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenax.engine.chaos.schedule import Kind
-from tenax.engine.driver import MAX_BATCHES_PER_PASS
 from tenax.engine.session import Heartbeat
+from tenax.engine.settings import MAX_BATCHES_PER_PASS
 from tenax.engine.store.records import Json, JsonObject, integer, number, text
 from tenax.experiments.element_chain import NODES, Load
 from tenax.experiments.results import Claim, Findings, Table

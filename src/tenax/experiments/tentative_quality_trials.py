@@ -19,9 +19,10 @@ from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import judge, with_results_in
 from tenax.engine.chaos.record import Moment, Recorder, What, finished_through
 from tenax.engine.chaos.schedule import ALL, Fault, Kind, Unit, When
-from tenax.engine.driver import Driver, RunSettings, control_settings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings, control_settings
 from tenax.engine.sinks.parquet import ParquetSink, read_committed
 from tenax.engine.sources.generators import START_US
 from tenax.engine.sources.source import Limits

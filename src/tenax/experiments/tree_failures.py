@@ -18,11 +18,13 @@ from tenax.engine.chaos.oracle import judge, with_results_in
 from tenax.engine.chaos.record import Moment, Recorder, What, finished_through, strikes
 from tenax.engine.chaos.runs import RESULTS, STORE
 from tenax.engine.chaos.schedule import Fault, Kind, Unit, When
-from tenax.engine.driver import Driver, Observer, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
+from tenax.engine.observer import Observer
 from tenax.engine.peers.sides import Series
 from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.engine.worker.orders import Report
 from tenax.experiments.tree_windows import Arrival, Ending, Load, tree_topology, window_tree

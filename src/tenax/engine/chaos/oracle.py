@@ -12,9 +12,10 @@ from tenax.control.instructions import Outcome
 from tenax.control.state import Settings
 from tenax.engine.application import Application
 from tenax.engine.chaos.record import Recorder
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed, DamagedStore
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sinks.parquet import ParquetSink, visible_name
 from tenax.engine.sinks.sink import FINAL, StagedFile, parts_of
 from tenax.engine.store import durable, journal, records

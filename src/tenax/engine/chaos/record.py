@@ -15,7 +15,7 @@ from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
 from tenax.control.records import Data, plain
-from tenax.engine.driver import Observer
+from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 
 

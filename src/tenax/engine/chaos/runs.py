@@ -13,10 +13,11 @@ from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import Verdict, judge, with_results_in
 from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What, median_batch_s, strikes, worst
 from tenax.engine.chaos.schedule import Kind, Schedule, check_tasks
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.sources.source import Limits
 from tenax.errors import InvalidRequest
 from tenax.model.graph import TaskGraph

@@ -11,9 +11,10 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
-from tenax.engine.driver import Driver, RunSettings
+from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 
