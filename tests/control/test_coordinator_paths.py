@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,7 @@ from tenax.control.failures import (
     PassFailure,
     Refused,
     SourceUnreadable,
+    StorageRefused,
 )
 from tenax.control.instructions import (
     CancelPass,
@@ -112,9 +114,9 @@ def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, 
     return coordinator, coordinator.handle(Started(1, NODES, None, logged, {}))
 
 
-def running(logged: int = 3) -> tuple[Coordinator, RunPass]:
+def running(logged: int = 3, settings: Settings = SETTINGS) -> tuple[Coordinator, RunPass]:
     """A run whose first pass, over batches 1 to 3, is live."""
-    coordinator, _ = fresh()
+    coordinator, _ = fresh(settings=settings)
     instructions = coordinator.handle(BatchesLogged(1, logged))
     order = instructions[0]
     assert isinstance(order, RunPass)
@@ -268,18 +270,54 @@ def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> N
     ]
 
 
-def test_a_checkpoint_that_cannot_be_stored_stops_the_run_after_bounded_attempts() -> None:
-    coordinator, _ = running(5)
+def test_a_checkpoint_that_cannot_be_stored_is_tried_again_after_pauses_until_patience_is_at_an_end() -> None:
+    coordinator, _ = running(5, replace(SETTINGS, storage_patience_s=0.8))
     coordinator.handle(finished(1, 3))
     coordinator.handle(finished(2, 5))
     coordinator.handle(published(1))
     coordinator.handle(published(2))
     coordinator.handle(BatchesLogged(6, 6))
-    assert coordinator.handle(CheckpointFailed(5, 1, "no space")) == [store(5, 2, attempt=2)]
-    assert coordinator.handle(CheckpointFailed(5, 2, "no space")) == [
+    for fault, pause_s in enumerate((0.25, 0.5), start=1):
+        again = replace(store(5, 2, attempt=fault + 1), pause_s=pause_s)
+        assert coordinator.handle(CheckpointFailed(5, fault, "no space")) == [again]
+    assert coordinator.handle(CheckpointFailed(5, 3, "no space")) == [
         CancelPass(PassId(1, 3)),
-        Stop(Outcome.FAILED, "checkpoint 5 was not stored in 2 attempts: no space", resumable=True),
+        Stop(Outcome.FAILED, "checkpoint 5 was not stored after 0.8 s of waiting: no space", resumable=True),
     ]
+
+
+def test_what_a_sink_or_the_store_refuses_is_tried_again_after_longer_and_longer_pauses() -> None:
+    coordinator, first = running(3)
+    refused = StorageRefused("output 'b' in out/b", "No space left on device")
+    for fault, pause_s in enumerate((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0), start=1):
+        again = replace(first, pass_id=PassId(1, fault + 1), pause_s=pause_s)
+        assert coordinator.handle(PassFailed(PassId(1, fault), refused)) == [again]
+    assert coordinator.handle(finished(9, 3)) == [publish(9, 1, 3)]
+    assert coordinator.handle(LoggingFailed(4, 1, "full", storage=True)) == [LogBatches(4, 5, 2, 0.25)]
+    assert coordinator.handle(LoggingFailed(4, 2, "full", storage=True)) == [LogBatches(4, 5, 3, 0.5)]
+    for fault, pause_s in enumerate((0.25, 0.5, 1.0), start=1):
+        answer = coordinator.handle(PublishFailed(PassId(1, 9), False, fault, "full", storage=True))
+        assert answer == [replace(publish(9, 1, 3, attempt=fault + 1), pause_s=pause_s)]
+    assert coordinator.handle(published(9)) == []
+    assert coordinator.handle(BatchesLogged(4, 4))[0] == passing(10, 4, 4, versions(3, PassId(1, 9)))
+
+
+def test_refusals_neither_use_up_attempts_nor_roll_anything_back() -> None:
+    coordinator, first = running(3)
+    for number in range(1, 9):
+        coordinator.handle(PassFailed(PassId(1, number), StorageRefused("a disk", "full")))
+    (again,) = coordinator.handle(PassFailed(PassId(1, 9), JobFailed("unlucky")))
+    assert again == replace(first, pass_id=PassId(1, 10), attempt=2, deadline_s=18.0, pause_s=10.0)
+
+
+def test_patience_with_a_sink_has_an_end_and_names_it() -> None:
+    coordinator, _ = running(3, replace(SETTINGS, storage_patience_s=0.2))
+    (stop,) = coordinator.handle(PassFailed(PassId(1, 1), StorageRefused("output 'b' in out/b", "Read-only")))
+    assert stop == Stop(
+        Outcome.FAILED,
+        "batches 1 to 3 did not pass after 0.2 s of waiting: output 'b' in out/b: Read-only",
+        resumable=True,
+    )
 
 
 def test_a_stop_finishes_the_pass_publishes_stores_a_checkpoint_and_ends() -> None:

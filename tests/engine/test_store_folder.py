@@ -64,60 +64,6 @@ def test_a_record_reads_back_equal(record: records.Json) -> None:
     assert records.decode(records.encode(record), "here") == record
 
 
-@given(st.lists(st.dictionaries(st.text(), st.integers(), max_size=3), min_size=1, max_size=5), st.data())
-@settings(deadline=None, max_examples=100)
-def test_a_log_cut_anywhere_gives_its_whole_lines(written: list[dict[str, int]], data: st.DataObject) -> None:
-    lines = [records.encode(record) for record in written]
-    content = b"".join(lines)
-    cut = data.draw(st.integers(0, len(content)))
-    whole = sum(1 for number in range(len(lines)) if len(b"".join(lines[: number + 1])) <= cut)
-    assert records.decode_lines(content[:cut], "log") == written[:whole]
-
-
-@given(st.integers(2, 5), st.data())
-@settings(deadline=None, max_examples=100)
-def test_a_changed_byte_before_the_end_of_a_log_is_named(count: int, data: st.DataObject) -> None:
-    lines = [records.encode({"batch": number}) for number in range(1, count + 1)]
-    number = data.draw(st.integers(0, count - 2))
-    place = data.draw(st.integers(0, len(lines[number]) - 2))
-    lines[number] = lines[number][:place] + bytes([lines[number][place] ^ 1]) + lines[number][place + 1 :]
-    with pytest.raises(DamagedStore, match=f"log, line {number + 1}:"):
-        records.decode_lines(b"".join(lines), "log")
-
-
-def test_a_page_of_zeros_at_the_end_of_a_log_is_a_torn_line() -> None:
-    first, second = records.encode({"batch": 1}), records.encode({"batch": 2})
-    assert records.decode_lines(first + b"\0" * 20, "log") == [{"batch": 1}]
-    assert records.decode_lines(first + b"\0" * 8 + second[8:], "log") == [{"batch": 1}]
-
-
-def test_the_next_line_after_a_torn_one_is_whole(tmp_path: Path) -> None:
-    log, _ = journal.Journal.open(tmp_path, 1)
-    log.append({"batch": 1})
-    log.path.write_bytes(log.path.read_bytes() + b'{"crc32":"00')
-    again, found = journal.Journal.open(tmp_path, 2)
-    again.append({"batch": 2})
-    assert found == [{"batch": 1}]
-    assert journal.read(tmp_path) == [{"batch": 1}, {"batch": 2}]
-
-
-def test_an_append_that_fails_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, _ = journal.Journal.open(tmp_path, 1)
-    log.append({"batch": 1})
-    real = os.write
-
-    def full(descriptor: int, payload: memoryview) -> int:
-        real(descriptor, bytes(payload)[:9])
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
-        with pytest.raises(StoreFailed, match="No space left"):
-            log.append({"batch": 2})
-    log.append({"batch": 3})
-    assert journal.read(tmp_path) == [{"batch": 1}, {"batch": 3}]
-
-
 def test_a_restarted_driver_finds_its_batches(tmp_path: Path) -> None:
     first = store_with(tmp_path, 1)
     second = Store.open(tmp_path, {})
@@ -148,7 +94,7 @@ def test_what_a_frozen_driver_appends_after_the_takeover_is_never_read(tmp_path:
     # Frozen between its check and its write: it holds the file open.
     descriptor = os.open(next((tmp_path / "batches").glob("*.jsonl")), os.O_WRONLY | os.O_APPEND)
     new = Store.open(tmp_path, {})
-    os.write(descriptor, records.encode({"batch": 3, "data": "old"}))
+    os.write(descriptor, b"whatever it had begun\n")
     new.log_batch(3, "new")
     assert [one.data for one in Store.open(tmp_path, {}).batches][2:] == ["new"]
     assert old.epoch == 1
@@ -177,7 +123,7 @@ def test_a_store_of_another_topology_is_refused_by_the_first_difference(tmp_path
 
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_bytes(records.encode({"format": 99, "identity": "x", "topology": {}}))
-    with pytest.raises(UnsuitableStore, match="stores of format 4, found 99"):
+    with pytest.raises(UnsuitableStore, match="stores of format 5, found 99"):
         Store.open(tmp_path, {})
 
 
@@ -370,7 +316,7 @@ def test_stored_files_are_plain_json(tmp_path: Path) -> None:
     store_with(tmp_path, 1)
     for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.jsonl")]:
         for line in path.read_text().splitlines():
-            assert set(json.loads(line)) == {"crc32", "record"}
+            assert set(json.loads(line)) - {"number"} == {"crc32", "record"}
 
 
 def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -> None:

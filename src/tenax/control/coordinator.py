@@ -9,20 +9,21 @@ pass) are ignored and logged as such.
     Started                        copies of all tasks, at the checkpoint if any    RunPass live, LogBatches
     Started, store inconsistent                                                     Stop failed
     BatchesLogged(.., ended)       logged rises, maybe ended                        RunPass live, LogBatches; wrap-up
-    LoggingFailed                  attempt + 1                                      LogBatches | Stop failed
+    LoggingFailed                  attempt + 1; a pause if the store refused it     LogBatches | Stop failed
     PassFinished, live             heads or forks move, finished rises              Publish, RunPass, StoreCheckpoint,
                                                                                     PlanReplicas
     PassFinished, round            heads of what was behind rise; maybe all back,   Publish, RunPass, MoveTasks
                                    maybe those that move change places
     PassFinished, report missing   as PassFailed                                    RunPass
     PassFailed, operator, source                                                    Stop failed
+    PassFailed, storage refused    a pause, longer each time                        RunPass with a new id | Stop failed
     PassFailed, passing cause      attempt + 1; then all at the checkpoint, then    RunPass with a new id, RollBack |
                                    at the one before it                             Stop failed
     Published                      published rises                                  Publish, RunPass, StoreCheckpoint
-    PublishFailed                  attempt + 1                                      Publish | Stop failed
+    PublishFailed                  attempt + 1; a pause if the sink refused it      Publish | Stop failed
     CheckpointStored               two newest are kept, lacking replicas start;     Trim, RunPass round
                                    tasks begin to move to nodes that have come
-    CheckpointFailed               attempt + 1; none if nodes were lost meanwhile   StoreCheckpoint | Stop failed
+    CheckpointFailed               a pause; none if nodes were lost meanwhile       StoreCheckpoint | Stop failed
     NodesLost                      passes are over; replicas become primaries,      CancelPass, CancelCheckpoint,
                                    the other tasks there are at their checkpoint    Promote, Recover, RequestNodes,
                                                                                     Wake, RunPass round and live

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tenax.control.balancing import change_places
 from tenax.control.checkpoints import acknowledged, captured, everybody, is_last, sweeping, wanted
 from tenax.control.copies import Role
+from tenax.control.faults import pause_s
 from tenax.control.following import plan_replicas, retire
 from tenax.control.homes import place_lost
 from tenax.control.instructions import (
@@ -87,7 +88,7 @@ def _publish(_run: Run, state: RunState) -> Decision:
     results, attempt = state.unpublished[0], state.publish_attempt
     return (
         replace(state, publishing=attempt),
-        Publish(results.pass_id, results.parts, results.tentative, attempt),
+        Publish(results.pass_id, results.parts, results.tentative, attempt, pause_s(state.publish_faults)),
     )
 
 
@@ -179,14 +180,17 @@ def _pass(
     readings: tuple[Reading, ...],
 ) -> tuple[RunState, RunPass]:
     first, last = batches
-    attempt = state.live_attempt if kind is PassKind.LIVE else state.round_attempt
+    live = kind is PassKind.LIVE
+    attempt, faults = (state.live_attempt, state.live_faults) if live else (state.round_attempt, state.round_faults)
     retain = _retained(run, state)
     running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
     state = replace(state, passes=state.passes + 1)
-    state = replace(state, live=running) if kind is PassKind.LIVE else replace(state, round=running)
+    state = replace(state, live=running) if live else replace(state, round=running)
     keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * attempt
     instruction = RunPass(
-        running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt, run.doubled
+        *(running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt),
+        doubled=run.doubled,
+        pause_s=pause_s(faults),
     )
     return state, instruction
 
@@ -232,7 +236,9 @@ def _log(run: Run, state: RunState) -> Decision:
     if state.phase is Phase.WAITING or state.logging is not None or state.ended or state.wrap_up or count < 1:
         return state, None
     request = LogRequest(state.logged + 1, count, state.log_attempt)
-    return replace(state, logging=request), LogBatches(request.first, request.count, request.attempt)
+    return replace(state, logging=request), LogBatches(
+        request.first, request.count, request.attempt, pause_s(state.log_faults)
+    )
 
 
 def _store_checkpoint(run: Run, state: RunState) -> Decision:
@@ -252,7 +258,8 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     due = state.due
     if due is None or due.top > state.final:
         return state, None
-    return replace(state, due=None, storing=due), StoreCheckpoint(due.line, due.versions, due.nodes, due.attempt)
+    order = StoreCheckpoint(due.line, due.versions, due.nodes, due.attempt, pause_s(due.faults))
+    return replace(state, due=None, storing=due), order
 
 
 def _trim(run: Run, state: RunState) -> Decision:

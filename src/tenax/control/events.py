@@ -45,11 +45,12 @@ class BatchesLogged:
 
 @dataclass(frozen=True, slots=True)
 class LoggingFailed:
-    """The sources could not say their next ranges, or these could not be written."""
+    """The sources could not say their next ranges, or the store refused these: then waiting may help (`storage`)."""
 
     first: int
     attempt: int
     cause: str
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,16 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class PublishFailed:
-    """Not all results of a pass could be committed; those that were stay committed."""
+    """Not all results of a pass could be committed; those that were stay committed.
+
+    If a sink's `storage` refused them, waiting may help.
+    """
 
     pass_id: PassId
     tentative: bool
     attempt: int
     cause: str
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

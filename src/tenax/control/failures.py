@@ -64,6 +64,20 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageRefused:
+    """A disk refused what a step had to write or read: results of an output, or the state of a task on its node.
+
+    The operator has done nothing wrong, and waiting may help: the disk is full, read-only or away.
+    """
+
+    place: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.cause}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobFailed:
     """The job that carried the pass failed for a reason of its own."""
 
@@ -73,4 +87,4 @@ class JobFailed:
         return f"the job failed: {self.cause}"
 
 
-PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | JobFailed
+PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | StorageRefused | JobFailed

@@ -1,7 +1,7 @@
 """What the coordinator tells a driver to do: orders, in the imperative.
 
 All are carried out at the same time as others, and answered by events; `Trim`, `CancelPass` and `Stop` need no answer.
-`attempt` counts from 1: a driver may wait longer before a later one.
+`attempt` counts from 1. With a `pause_s` the driver waits so long first: a sink or the store has refused the last one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class LogBatches:
     first: int
     count: int
     attempt: int
+    pause_s: float = 0.0
 
 
 class PassKind(StrEnum):
@@ -96,6 +97,7 @@ class RunPass:
     deadline_s: float
     attempt: int
     doubled: frozenset[Task] = frozenset()
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class Publish:
     parts: tuple[Part, ...]
     tentative: bool
     attempt: int
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class StoreCheckpoint:
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

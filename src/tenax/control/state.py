@@ -71,6 +71,7 @@ class Settings:
       published ones: being behind does not make queues longer.
     - Whatever may fail for a passing cause is tried `max_attempts` times in a row. A pass that still fails is tried
       from the newest checkpoint, then from the one before it; then the run stops.
+    - What a sink or the store refuses is tried again after pauses, for `storage_patience_s` in all.
     - The n-th attempt of a pass may take n × `pass_deadline_s`.
     - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `join_gap` batches
       behind, or have not come closer in `patience` rounds, live passes wait for them.
@@ -105,6 +106,7 @@ class Settings:
     failure_every_s: float | None = None
     measure_every: int = 20
     follow_gain: float | None = None
+    storage_patience_s: float = 300.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -138,10 +140,10 @@ class Settings:
                 raise InvalidRequest(f"{name} is a finite number above 0, found {value}: correct it")
         if self.follow_gain is not None and not 0.0 <= self.follow_gain <= 1.0:
             raise InvalidRequest(f"follow_gain is a number from 0 to 1, found {self.follow_gain}: correct it")
-        if not (math.isfinite(self.tentative_delay_s) and self.tentative_delay_s >= 0):
-            raise InvalidRequest(
-                f"tentative_delay_s is a finite number of at least 0, found {self.tentative_delay_s}: correct it"
-            )
+        for name in ("tentative_delay_s", "storage_patience_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidRequest(f"{name} is a finite number of at least 0, found {value}: correct it")
 
 
 class Phase(StrEnum):
@@ -197,6 +199,7 @@ class Upload:
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int = 1
+    faults: int = 0
 
     @property
     def top(self) -> int:
@@ -238,6 +241,8 @@ class RunState:
     - A node that is `gone` never comes back, not even if its arrival is reported late.
     - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
       replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
+    - `log_faults`, `live_faults`, `round_faults` and `publish_faults` are how often in a row a sink or the store has
+      refused what was asked for.
     - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
     - `due` is a checkpoint not yet begun, `storing` the one under way.
     - `sweeps` are those under way, oldest first: of each the heads when it began, in task order.
@@ -263,19 +268,23 @@ class RunState:
     ended: bool = False
     logging: LogRequest | None = None
     log_attempt: int = 1
+    log_faults: int = 0
 
     finished: int = 0
     passes: int = 0
     live: Running | None = None
     live_attempt: int = 1
+    live_faults: int = 0
     round: Running | None = None
     round_attempt: int = 1
+    round_faults: int = 0
     rollbacks: int = 0
 
     published: Mapping[Task, int] = field(default_factory=dict)
     unpublished: tuple[Results, ...] = ()
     publishing: int | None = None
     publish_attempt: int = 1
+    publish_faults: int = 0
 
     kept: tuple[StoredCheckpoint, ...] = ()
     due: Upload | None = None

@@ -27,7 +27,8 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
+from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable, StorageRefused
+from tenax.control.faults import given_up, has_patience
 from tenax.control.following import counted, planning_failed, replicas_planned
 from tenax.control.homes import place_replicas
 from tenax.control.instructions import (
@@ -184,13 +185,18 @@ def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
             f"a driver logs {fewest} to {asked.count} batches from {asked.first} on, found through {event.last}: "
             "correct the driver",
         )
-    return replace(state, logged=event.last, ended=event.ended, logging=None, log_attempt=1)
+    return replace(state, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0)
 
 
 def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
     asked = state.logging
     if asked is None or (asked.first, asked.attempt) != (event.first, event.attempt):
         return Ignored("these batches were not asked for, or are known")
+    if event.storage:
+        faults = state.log_faults + 1
+        if not has_patience(run, faults):
+            return failed(state, given_up(run, f"batch {event.first} was not logged", event.cause))
+        return replace(state, logging=None, log_attempt=asked.attempt + 1, log_faults=faults)
     if asked.attempt >= run.settings.max_attempts:
         return failed(state, f"batch {event.first} was not logged in {event.attempt} attempts: {event.cause}")
     return replace(state, logging=None, log_attempt=asked.attempt + 1)
@@ -220,12 +226,12 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     written = sum(report.written_bytes for report in event.reports)
     if running.kind is PassKind.LIVE:
         state = _paced(state, event.at_s, running.last - running.first + 1)
-        state = replace(state, live=None, live_attempt=1, finished=running.last)
+        state = replace(state, live=None, live_attempt=1, live_faults=0, finished=running.last)
         state = counted(run, state, event.reports, running.last - running.first + 1)
         if state.outage is not None:
             state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))
     else:
-        state = _closer(run, replace(state, round=None, round_attempt=1))
+        state = _closer(run, replace(state, round=None, round_attempt=1, round_faults=0))
     return settle(run, state)
 
 
@@ -331,6 +337,13 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
             return failed(over, f"{failure}; correct the source and start again")
         case NodeGone() if any(node.name == failure.node for node in state.nodes):
             return nodes_lost(run, over, NodesLost((failure.node,)))
+        case StorageRefused():
+            faults = 1 + (state.live_faults if live else state.round_faults)
+            if not has_patience(run, faults):
+                return failed(
+                    over, given_up(run, f"batches {running.first} to {running.last} did not pass", str(failure))
+                )
+            return replace(over, live_faults=faults) if live else replace(over, round_faults=faults)
     attempt = state.live_attempt if live else state.round_attempt
     if attempt < run.settings.max_attempts:
         return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
@@ -372,20 +385,23 @@ def _published(state: RunState, event: Published) -> Learned:
     published = dict(state.published)
     if not front.tentative:
         published |= {part.task: part.last for part in front.parts}
-    return replace(state, published=published, unpublished=state.unpublished[1:], publishing=None, publish_attempt=1)
+    rest = state.unpublished[1:]
+    return replace(state, published=published, unpublished=rest, publishing=None, publish_attempt=1, publish_faults=0)
 
 
 def _publish_failed(run: Run, state: RunState, event: PublishFailed) -> Learned:
     front = _front(state, event.pass_id, event.tentative)
     if front is None or event.attempt != state.publishing:
         return Ignored("these results are not being published")
+    part = front.parts[0]
+    what = f"results of batches {part.first} to {part.last} were not published"
+    if event.storage:
+        faults = state.publish_faults + 1
+        if not has_patience(run, faults):
+            return failed(state, given_up(run, what, event.cause))
+        return replace(state, publishing=None, publish_attempt=event.attempt + 1, publish_faults=faults)
     if event.attempt >= run.settings.max_attempts:
-        part = front.parts[0]
-        return failed(
-            state,
-            f"results of batches {part.first} to {part.last} were not published in {event.attempt} attempts: "
-            f"{event.cause}",
-        )
+        return failed(state, f"{what} in {event.attempt} attempts: {event.cause}")
     return replace(state, publishing=None, publish_attempt=event.attempt + 1)
 
 
@@ -431,10 +447,11 @@ def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Le
     alive = {node.name for node in state.nodes}
     if not standing(run, state).whole or not set(storing.nodes) <= alive:
         return state  # not its own fault: the next one begins when all tasks are back
-    if storing.attempt >= run.settings.max_attempts:
-        return failed(state, f"checkpoint {event.number} was not stored in {event.attempt} attempts: {event.cause}")
-    # A newer one that is due by now takes its place, but not with fresh attempts: the store must answer at some time.
-    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1))
+    faults = storing.faults + 1
+    if not has_patience(run, faults):
+        return failed(state, given_up(run, f"checkpoint {event.number} was not stored", event.cause))
+    # A newer one that is due by now takes its place, but not with fresh patience: the store must answer at some time.
+    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1, faults=faults))
 
 
 def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
 
 from tenax.control.coordinator import Coordinator
@@ -29,7 +28,15 @@ from tenax.control.events import (
     TaskReport,
     Woken,
 )
-from tenax.control.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
+from tenax.control.failures import (
+    DeadlinePassed,
+    JobFailed,
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    StorageRefused,
+)
 from tenax.control.instructions import (
     Instruction,
     LogBatches,
@@ -48,6 +55,7 @@ from tenax.control.state import Phase, Settings, Strategy
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.simulation.chances import Chances, Fault, Killed
 from tenax.simulation.kernel import Group, Kernel, Steps
 from tenax.simulation.nodes import VirtualNode
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
@@ -56,31 +64,6 @@ from tenax.simulation.toy import INITIAL, MISSING, Digest, Toy
 GARBAGE: Digest = b"garbage"  # what a failed pass leaves under its name
 LATE_REPORT = 0.5  # the part of failed passes whose workers go on and report all the same
 REPEATED_EVENT = 0.03
-
-
-class Fault(StrEnum):
-    """What befalls a driver."""
-
-    KILL = "kill"
-    """It is gone, with all its nodes."""
-    PAUSE = "pause"
-    """It hangs, is replaced, and wakes up later without knowing."""
-
-
-class Killed(Exception):
-    """Ends the process that is in the middle of a step when its driver dies."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chances:
-    """How often things fail for a passing cause, between 0 and 1, and how long they take."""
-
-    pass_fails: float = 0.05
-    operator_raises: float = 0.005
-    other_fails: float = 0.05
-    max_wait_s: float = 1.0
-    no_wait: float = 0.3
-    """The part of waits that take no time, so that things happen at the same moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +91,8 @@ class World:
     on_entry: Callable[[Driver, Event, list[Instruction]], None]
     plans: Random
     """Draws the plans of replicas."""
+    refusals: Random
+    """Says whether it was a sink or the store that failed, and whether the pause after it takes time."""
 
 
 class Driver:
@@ -214,11 +199,20 @@ class Driver:
     def _begin(self, steps: Steps) -> None:
         self.world.kernel.start(self.group, self._guarded(steps))
 
+    def _paused(self, pause_s: float) -> Steps:
+        """Wait before something is tried again; sometimes no time at all, so that things happen at the same moment."""
+        if pause_s and self.world.refusals.random() < 0.5:
+            yield pause_s
+
+    def _refused(self) -> bool:
+        return self.world.refusals.random() < 0.5
+
     def _log(self, order: LogBatches) -> Steps:
         world, store = self.world, self.world.store
+        yield from self._paused(order.pause_s)
         yield self._wait()
         if self._fails():
-            yield from self._report(LoggingFailed(order.first, order.attempt, "unlucky"))
+            yield from self._report(LoggingFailed(order.first, order.attempt, "unlucky", self._refused()))
             return
         last = min(order.first + world.random.randrange(order.count), world.batches)
         for batch in range(order.first, last + 1):
@@ -230,6 +224,7 @@ class Driver:
 
     def _pass(self, order: RunPass) -> Steps:
         world = self.world
+        yield from self._paused(order.pause_s)
         self._check_room(order)
         for node in self.nodes.values():
             node.drop_versions(order.keep)
@@ -365,11 +360,13 @@ class Driver:
                 Refused(task, "wrong node"),
                 JobFailed("unlucky"),
             )
-            return random.choice(passing)
+            chosen = random.choice(passing)
+            return StorageRefused(f"output of {task}", "unlucky") if self._refused() else chosen
         return None
 
     def _publish(self, order: Publish) -> Steps:
         store = self.world.store
+        yield from self._paused(order.pause_s)
         for part in order.parts:
             for batch in range(part.first, part.last + 1):
                 yield from self._moment()
@@ -383,12 +380,14 @@ class Driver:
                     store.commit(self.epoch, part.task, batch, content)
             yield self._wait()
             if self._fails():
-                yield from self._report(PublishFailed(order.pass_id, order.tentative, order.attempt, "unlucky"))
+                failed = PublishFailed(order.pass_id, order.tentative, order.attempt, "unlucky", self._refused())
+                yield from self._report(failed)
                 return
         yield from self._report(Published(order.pass_id, order.tentative))
 
     def _store(self, order: StoreCheckpoint) -> Steps:
         store, number = self.world.store, order.line.number
+        yield from self._paused(order.pause_s)
         for version, name in zip(order.versions, order.nodes, strict=True):
             yield self._wait()
             yield from self._moment()

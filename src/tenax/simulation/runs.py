@@ -12,7 +12,8 @@ from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Input, Operator, Partitioning, Topology
-from tenax.simulation.driver import Chances, Driver, Fault, World
+from tenax.simulation.chances import Chances, Fault
+from tenax.simulation.driver import Driver, World
 from tenax.simulation.kernel import Group, Kernel, Steps
 from tenax.simulation.store import Commit, Store
 from tenax.simulation.toy import INITIAL, Toy
@@ -54,8 +55,8 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self.events = Random(seed)
-        self.strategies, self.memories, self.plans = (
-            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans")
+        self.strategies, self.memories, self.plans, self.refusals = (
+            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans", "refusals")
         )
 
 
@@ -91,6 +92,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
         tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
         measure_every=plans.choice([1, 6]),
         follow_gain=plans.choice([None, 0.05]),
+        storage_patience_s=draws.refusals.choice([0.2, 1.0, 300.0]),
     )
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
@@ -158,6 +160,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
         on_stop,
         on_entry,
         plans,
+        draws.refusals,
     )
     begin()
 

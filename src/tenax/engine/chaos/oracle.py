@@ -92,8 +92,8 @@ def copy_batches(store: Path, target: Path) -> None:
             f"{store}: a replay needs the batch log from batch 1 on, found {first}: run it with the whole log kept"
         )
     durable.make_folder(target / "batches")
-    lines = (records.encode({"batch": one.number, "data": one.data}) for one in logged)
-    durable.write_file(target / "batches" / f"{0:08d}.jsonl", b"".join(lines))  # older than any epoch
+    payload, _ = journal.encoded({"batch": one.number, "data": one.data} for one in logged)
+    durable.write_file(target / "batches" / f"{0:08d}.jsonl", payload)  # older than any epoch
 
 
 def compare(outputs: tuple[str, ...], found: Path, expected: Path) -> Verdict:

@@ -1,4 +1,4 @@
-"""Records: plain data as one checksummed line of JSON, which tells a torn line from a damaged one."""
+"""Records: plain data as one checksummed line of JSON."""
 
 from __future__ import annotations
 
@@ -20,18 +20,23 @@ _TAIL = len(b"}\n")
 
 def encode(record: Json) -> bytes:
     """One line of JSON that carries the checksum of its record. Equal records give equal bytes."""
-    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
-    return b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(body), body)
+    text = body(record)
+    return b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(text), text)
+
+
+def body(record: Json) -> bytes:
+    """Plain data as JSON, without a checksum. Equal data gives equal bytes."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
 
 
 def decode(line: bytes, where: str) -> Json:
     """The record of a line; `where` names it in the error."""
-    body = line[_HEAD:-_TAIL]
-    if line != b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(body), body):
+    content = line[_HEAD:-_TAIL]
+    if line != b'{"crc32":"%08x","record":%b}\n' % (zlib.crc32(content), content):
         raise DamagedStore(
             f"{where}: a record matches its checksum, found a line that does not: restore it from a copy"
         )
-    record: Json = json.loads(body)
+    record: Json = json.loads(content)
     return record
 
 
@@ -41,19 +46,6 @@ def decode_object(line: bytes, where: str) -> JsonObject:
     if not isinstance(record, Mapping):
         raise DamagedStore(f"{where}: a record is a JSON object, found {record!r}: restore it from a copy")
     return record
-
-
-def decode_lines(content: bytes, where: str) -> list[JsonObject]:
-    """The records of an append-only log, without a torn end.
-
-    An append that never finished leaves a last line without its newline, or with zero bytes where a page was not yet
-    on disk. Nobody acted on it, so it is left out. Any other line that fails its checksum is damage and is named.
-    """
-    lines = content.split(b"\n")
-    lines.pop()  # what follows the last newline: nothing, or a torn line
-    if lines and b"\0" in lines[-1]:
-        lines.pop()
-    return [decode_object(line + b"\n", f"{where}, line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def integer(record: JsonObject, name: str) -> int:

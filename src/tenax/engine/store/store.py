@@ -17,7 +17,7 @@ from tenax.engine.store.events import EventLog
 from tenax.engine.store.journal import Journal
 from tenax.engine.store.records import Json, JsonObject
 
-FORMAT = 4
+FORMAT = 5
 KEPT_CHECKPOINTS = 2
 MAX_CLAIMS = 1_000  # drivers that start at the very same moment
 
@@ -81,9 +81,9 @@ class Store:
     def log_batch(self, number: int, data: Json) -> None:
         """Log what a batch will read, before it runs; batches are numbered without gaps."""
         with self._batch_lock:
-            if self._batches and number != self._batches[-1].number + 1:
+            if number != self._journal.last + 1:  # the number of a batch is that of its entry
                 raise StoreFailed(
-                    f"{self.folder}: batches are logged in order, found {number} after {self._batches[-1].number}: "
+                    f"{self.folder}: batches are logged in order, found {number} after {self._journal.last}: "
                     "log the next one"
                 )
             self._journal.append({"batch": number, "data": data})
@@ -93,8 +93,7 @@ class Store:
     def replace_batches(self, batches: Sequence[LoggedBatch]) -> None:
         """Put other batches into the log, in one rename: the caller knows that no result would differ."""
         with self._batch_lock:
-            self._journal.rewrite([{"batch": batch.number, "data": batch.data} for batch in batches])
-            self._batches = list(batches)
+            self._rewrite(batches[0].number - 1 if batches else self._journal.dropped, batches)
         self.check_epoch()
 
     @property
@@ -149,8 +148,12 @@ class Store:
             rest = [batch for batch in self._batches if batch.number > oldest or not batches]
             trimmed = len(self._batches) - len(rest)
             if trimmed:
-                self.replace_batches(rest)
+                self._rewrite(self._batches[trimmed - 1].number, rest)
         return Trimmed(*self.checkpoints.drop_all_but(kept), trimmed)
+
+    def _rewrite(self, dropped: int, batches: Sequence[LoggedBatch]) -> None:
+        self._journal.rewrite(dropped, [{"batch": batch.number, "data": batch.data} for batch in batches])
+        self._batches = list(batches)
 
     def close(self) -> None:
         """Let the files go; the epoch stays claimed."""
