@@ -83,31 +83,6 @@ def test_partitions_may_be_committed_apart_and_out_of_order(tmp_path: Path) -> N
     assert committer.last_batch(1) == 1
 
 
-def test_taking_over_sweeps_orphans_and_spares_files_of_others(tmp_path: Path) -> None:
-    sink = parquet(tmp_path / "jams")
-    committer = sink.committer("jams", tmp_path, RUN, 1)
-    committer.commit(1, [sink.write("jams", 0, 1, "9", rows(1))])
-    sink.write("jams", 0, 2, "9", rows(2))
-    orphan = tmp_path / "jams" / visible_name("jams", 0, 7)
-    rows(7).write_parquet(orphan)
-    notes = tmp_path / "jams" / "notes.parquet"
-    rows(8).write_parquet(notes)
-    sink.committer("jams", tmp_path, RUN, 2)
-    assert not orphan.exists()
-    assert notes.exists()
-    assert list(sink.staged.iterdir()) == []
-    assert read_committed(tmp_path / "jams").equals(rows(1))
-
-
-def test_a_result_may_be_moved_away_once_the_next_is_committed(tmp_path: Path) -> None:
-    sink = parquet(tmp_path / "jams")
-    committer = sink.committer("jams", tmp_path, RUN, 1)
-    for batch in (1, 2):
-        committer.commit(batch, [sink.write("jams", 0, batch, "9", rows(batch))])
-    (tmp_path / "jams" / visible_name("jams", 0, 1)).unlink()
-    assert sink.committer("jams", tmp_path, RUN, 2).last_batch(0) == 2
-
-
 def test_an_older_driver_commits_nothing(tmp_path: Path) -> None:
     sink = parquet(tmp_path / "jams")
     old = sink.committer("jams", tmp_path, RUN, 1)

@@ -101,11 +101,10 @@ def test_what_a_frozen_driver_appends_after_the_takeover_is_never_read(tmp_path:
 
 
 def test_drivers_that_start_together_get_epochs_of_their_own(tmp_path: Path) -> None:
-    folder = tmp_path / "epochs"
     from tenax.engine.store import store as module
 
     claimed: list[int] = []
-    threads = [threading.Thread(target=lambda: claimed.append(module._claim(folder))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: claimed.append(module.claim(tmp_path))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

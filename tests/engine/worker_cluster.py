@@ -14,6 +14,7 @@ import tenax as tx
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.engine.application import Application
 from tenax.engine.layout import layout
+from tenax.engine.sinks.parquet import ParquetSink
 from tenax.engine.sources.formats import as_frame
 from tenax.engine.sources.source import Limits, Planned
 from tenax.engine.store.checkpoints import StoredSegment
@@ -44,6 +45,9 @@ class Cluster:
 
     def __init__(self, one: Application, folder: Path, nodes: int, limit: Limits = LIMIT) -> None:
         self.application = one
+        for sink in one.sinks.values():  # as a driver does that takes an output over
+            assert isinstance(sink, ParquetSink)
+            sink.staged.mkdir(parents=True, exist_ok=True)
         self.limit = limit
         self.graph = TaskGraph(one.topology)
         self.homes = {task: (task % nodes,) for task in range(len(self.graph))}

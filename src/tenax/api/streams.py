@@ -63,6 +63,7 @@ class Topology:
         checkpoints: Mapping[str, str] | None = None,
         failure_every: str | None = None,
         standby: Mapping[str, str] | None = None,
+        storage_patience: str = "5m",
     ) -> None:
         """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
         self._protection = Protection(
@@ -78,6 +79,7 @@ class Topology:
             dict(checkpoints or {}),
             failure_every,
             dict(standby or {}),
+            storage_patience=storage_patience,
         )
 
     def build(self) -> Application:

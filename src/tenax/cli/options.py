@@ -97,6 +97,15 @@ FollowLoad = Annotated[
     ),
 ]
 
+StoragePatience = Annotated[
+    str | None,
+    typer.Option(
+        "--storage-patience",
+        metavar="TIME",
+        help="How long the run waits for a sink or store that is full, read-only or away, before it ends.",
+    ),
+]
+
 PROTECTION: Mapping[str, object] = {
     "replicas": Replicas,
     "recovery_latency": RecoveryLatency,
@@ -110,6 +119,7 @@ PROTECTION: Mapping[str, object] = {
     "standby": StandbyBy,
     "failure_every": FailureEvery,
     "follow_load": FollowLoad,
+    "storage_patience": StoragePatience,
 }
 """What a command line can say of a protection, by the names of its fields."""
 

@@ -1,7 +1,8 @@
-"""`tenax inspect`: what a run has left in its store."""
+"""`tenax inspect` and `tenax verify`: what a run has left in its store, and whether it is as it was written."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from tenax.cli import render
 from tenax.cli.options import AsJson
-from tenax.errors import InvalidFile
+from tenax.errors import InvalidFile, InvalidRequest
 
 
 def inspect_command(
@@ -27,8 +28,7 @@ def inspect_command(
     from tenax.engine.store.records import decode_object, integer, mapping
 
     file = store / "store.json"
-    if not file.is_file():
-        raise InvalidFile(f"{store}: a store has a file store.json, found none: name the folder given to --store")
+    _check_store(store)
     about = decode_object(file.read_bytes(), str(file))
     batches = [integer(record, "batch") for record in journal.read(store / "batches")]
     manifests = Manifests(store)
@@ -69,6 +69,70 @@ def inspect_command(
     out.print(render.table("Checkpoints", ("after batch", "epoch", "files", "bytes"), rows))
     for event in recorded:
         out.print(str(event), soft_wrap=True, markup=False)
+
+
+def verify_command(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a run, as given to --store.")],
+    as_json: AsJson = False,
+    look_only: Annotated[bool, typer.Option("--look-only", help="Say what is damaged, and move nothing.")] = False,
+    accept_losses: Annotated[
+        bool,
+        typer.Option(
+            "--accept-losses",
+            help="Take damaged or deleted results that cannot be made again for lost, so that the run can go on. "
+            "A driver that still runs ends.",
+        ),
+    ] = False,
+    results: Annotated[
+        list[str] | None,
+        typer.Option("--results", metavar="OUTPUT=DIR", help="Where the results of an output are that were moved."),
+    ] = None,
+) -> None:
+    """Read all that a run has left: checkpoints, logs, every byte of every result. Exit code 1 if anything is damaged.
+
+    A damaged result that can be made again, because a checkpoint or the beginning of the batch log lies before it, is
+    set aside (nothing is deleted), and the next start of the run makes it again. One that cannot is named: restore it
+    from a copy, or let the run go on without it by [bold]--accept-losses[/bold], which also is how to remove old results
+    on purpose. Damaged checkpoints are passed over by the next start.
+
+    Starting a run compares only names and sizes of results with the log; this reads them.
+
+    Example: tenax verify out/traffic/store
+    """
+    from tenax.engine.verification import verify
+
+    _check_store(store)
+    elsewhere = {}
+    for word in results or []:
+        name, sign, folder = word.partition("=")
+        if not sign:
+            raise InvalidRequest(f"results are written OUTPUT=DIR, found {word!r}: name the output before the folder")
+        elsewhere[name] = Path(folder)
+    if accept_losses and look_only:
+        raise InvalidRequest("--look-only moves nothing, found --accept-losses beside it: leave one of the two out")
+    out = render.console()
+    with out.status("reading") if not as_json else contextlib.nullcontext():
+        found = verify(store.resolve(), repair=not look_only, accept_losses=accept_losses, elsewhere=elsewhere)
+    if as_json:
+        damaged = [{"what": one.what, "then": one.then} for one in found.found]
+        read = {"checkpoints": found.checkpoints, "batches": found.batches, "results": found.results}
+        render.print_json({"whole": not damaged, "read": read, "damaged": damaged})
+    else:
+        out.print(
+            f"read {found.checkpoints:,} checkpoints, {found.batches:,} logged batches, {found.results:,} results "
+            f"({found.bytes:,} bytes)"
+        )
+        for one in found.found:
+            out.print(f"[bold red]{'lost' if one.is_lost else 'damaged'}[/bold red] ", end="")
+            out.print(f"{one.what}\n        {one.then}", markup=False, soft_wrap=True)
+        out.print("all as it was written" if not found.found else f"{len(found.found):,} damaged")
+    if found.found:
+        raise typer.Exit(1)
+
+
+def _check_store(store: Path) -> None:
+    if not (store / "store.json").is_file():
+        raise InvalidFile(f"{store}: a store has a file store.json, found none: name the folder given to --store")
 
 
 def _bytes(checkpoint: object) -> int:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from py4j.protocol import Py4JJavaError
 
 from tenax.control import events, instructions
-from tenax.control.failures import JobFailed, NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
+from tenax.control.failures import (
+    JobFailed,
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    SourceUnreadable,
+    StorageRefused,
+)
+from tenax.engine.errors import SinkRaised, StoreFailed
 from tenax.engine.worker.orders import Failure
 from tenax.model.tasks import Task
 
@@ -18,7 +27,8 @@ def one_line(error: Exception) -> str:
         said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
         said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
         return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_CAUSE]
+    named = "" if isinstance(error, StoreFailed | SinkRaised) else f"{type(error).__name__}: "
+    return f"{named}{' '.join(str(error).split())}"[:MAX_CAUSE]
 
 
 def pass_failure(failure: Failure) -> PassFailure:
@@ -30,21 +40,24 @@ def pass_failure(failure: Failure) -> PassFailure:
             return Refused(Task.parse(failure.task), failure.cause)
         case "node":
             return NodeGone(failure.task)
+        case "storage":
+            return StorageRefused(failure.operator, failure.cause)
         case _:
             return OperatorRaised(failure.operator, Task.parse(failure.task), failure.batch, failure.cause)
 
 
-def failed(instruction: instructions.Instruction, cause: str) -> events.Event | None:
+def failed(instruction: instructions.Instruction, error: Exception) -> events.Event | None:
     """The event that says an instruction could not be carried out."""
+    cause, storage = one_line(error), isinstance(error, StoreFailed)
     match instruction:
         case instructions.RunPass():
             return events.PassFailed(instruction.pass_id, JobFailed(cause))
         case instructions.Publish():
-            return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause)
+            return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause, storage)
         case instructions.StoreCheckpoint():
             return events.CheckpointFailed(instruction.line.number, instruction.attempt, cause)
         case instructions.PlanReplicas():
             return events.PlanningFailed(instruction.batch, cause)
         case instructions.LogBatches():
-            return events.LoggingFailed(instruction.first, instruction.attempt, cause)
+            return events.LoggingFailed(instruction.first, instruction.attempt, cause, storage)
     return None

@@ -47,6 +47,8 @@ class Protection:
     - `standby` says for single operators that nothing stands by, neither replicas nor stored states (`none`: lost ones
       are rebuilt); that none of their tasks has a replica (`passive`), that all have (`active`), or that all have and
       these send as well, so that consumers drop what they get twice (`both`).
+    - `storage_patience` is how long a run waits in all for a sink or a store that refuses something: full, read-only,
+      away. Then it ends, and can be started again.
     - `follow_load`: if `replicas` is a number, rates are measured while the application runs, and replicas move when
       others would keep so much more of the outputs (a part of 1, as fidelity is). 1 lets them stay.
     """
@@ -64,6 +66,7 @@ class Protection:
     failure_every: str | None = None
     standby: Mapping[str, str] = field(default_factory=dict)
     follow_load: float = 0.05
+    storage_patience: str = "5m"
 
     def __post_init__(self) -> None:
         wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
@@ -91,6 +94,7 @@ class Protection:
             raise InvalidRequest(f"follow_load is a number from 0 to 1, found {self.follow_load!r}: write 0.05")
         self._check_interval()
         self._check_latency()
+        microseconds(self.storage_patience)
         if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):
             raise InvalidRequest(
                 f"a tentative_delay needs tentative outputs and incremental recovery, found {self.tentative_delay!r} "
@@ -133,6 +137,11 @@ class Protection:
     def failure_every_s(self) -> float | None:
         """The mean time between failures; None if it is not known."""
         return None if self.failure_every is None else microseconds(self.failure_every) / 1e6
+
+    @property
+    def storage_patience_s(self) -> float:
+        """How many seconds a run waits for a sink or store that refuses something."""
+        return microseconds(self.storage_patience) / 1e6
 
     @property
     def tentative_delay_s(self) -> float:

@@ -22,7 +22,7 @@ from tenax.control.versions import StoredCheckpoint, Version
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
-from tenax.engine.errors import EpochLost
+from tenax.engine.errors import EpochLost, StoreFailed
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
@@ -31,10 +31,13 @@ from tenax.engine.publishing import Publisher
 from tenax.engine.session import NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
+from tenax.engine.storage_waits import StorageWaits
 from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
+from tenax.engine.takeover import check_takeover, newest_batch, outputs_of
 from tenax.engine.uploads import Uploads
+from tenax.engine.verification import note_outputs
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
@@ -72,9 +75,11 @@ class Driver:
         self.observer = observer
         self.graph = TaskGraph(application.topology)
         folder = folder.resolve()  # workers have another working folder
+        check_takeover(folder, application)
         self.store = Store.open(folder, application.fingerprint())
         self.run_id = f"{self.store.identity}-{self.store.epoch}"
         self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch)
+        note_outputs(folder, outputs_of(application))
         self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
         self.checkpoint = self._restored()
@@ -89,6 +94,7 @@ class Driver:
         self._checkpoint_job = ""
         self._jobs = itertools.count(1)
         self._reported = self.publisher.final
+        self._waits = StorageWaits(observer.told, settings.control.storage_patience_s)
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
@@ -145,6 +151,7 @@ class Driver:
             self.store.record_event({"event": plain(event)})
             told = coordinator.handle(event)
             self.observer.handled(coordinator, event, told)
+            self._waits.handled(event, told)
             for instruction in told:
                 self.store.record_event({"instruction": plain(instruction)})
                 if isinstance(instruction, instructions.Stop):
@@ -159,10 +166,13 @@ class Driver:
             self._look(pool)
         if now > self._check_s:
             self._check_s = now + CHECK_EVERY_S
+            self._waits.look()
             try:
                 self.store.check_epoch()
             except EpochLost:
                 return events.EpochLost(self.store.epoch + 1)
+            except StoreFailed:
+                pass  # it is away: whatever needs it waits and says so
         try:
             return self._events.get(timeout=POLL_S)
         except queue.Empty:
@@ -190,13 +200,19 @@ class Driver:
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""
+        pause_s = getattr(instruction, "pause_s", 0.0)
+        if pause_s and self._stopping.wait(pause_s):
+            return
+        self._waits.begun(instruction)
         try:
             answer = self._done(instruction)
         except EpochLost:
             answer = events.EpochLost(self.store.epoch + 1)
         except Exception as error:
             self._look()  # what failed may have failed because a node is gone: that is to be known first
-            answer = failed(instruction, one_line(error))
+            answer = failed(instruction, error)
+        finally:
+            self._waits.ended(instruction)
         if answer is not None:
             self._events.put(answer)
 
@@ -349,14 +365,19 @@ class Driver:
             self.observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
 
     def _restored(self) -> StoredCheckpoint | None:
-        found = self.store.newest_valid()
+        owed = self.publisher.owed
+        for notice in (*self.publisher.notices, *(f"{one}: lost, and made again from the batch log" for one in owed)):
+            self.store.record_event({"results": notice})
+            self.observer.told(notice)
+        final = self.publisher.final
+        found = self.store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if owed else None)
         for damage in found.damage:
             self.store.record_event({"damage": damage})
             self.observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
+        self.store.set_aside(found.checkpoint.number if isinstance(found, ValidCheckpoint) else 0)
         if not isinstance(found, ValidCheckpoint):
             return None
         checkpoint = found.checkpoint
-        self.store.set_aside(checkpoint.number)
         notes = records.mapping(checkpoint.notes)
         line = lines.from_record(checkpoint.number, notes)
         marks = records.mapping(notes["marks"])

@@ -6,6 +6,8 @@ TenaxError
 │   └── DifferingSchemas    a file's columns differ from those of the files before it
 ├── InvalidSource           an argument of a source or sink is outside its range
 ├── StoreFailed             the file system refused a read or write
+│   └── SinkFailed          an output's results cannot be committed just now: its place is full, read-only or away
+├── SinkRaised              a function to which results are handed raised
 ├── UnsuitableStore         a store is of another topology or format, or its file system cannot create exclusively
 ├── DamagedStore            a stored file is missing, or its size or checksum differs
 ├── EpochLost               a newer driver has taken over; this one must stop
@@ -34,6 +36,14 @@ class InvalidSource(TenaxError):
 
 class StoreFailed(TenaxError):
     """The file system refused a read or write."""
+
+
+class SinkFailed(StoreFailed):
+    """An output's results cannot be committed just now."""
+
+
+class SinkRaised(TenaxError):
+    """A function to which results are handed raised."""
 
 
 class UnsuitableStore(TenaxError):

@@ -88,6 +88,7 @@ class Protected:
             checkpoint_every_s=asked.checkpoint_every_s,
             failure_every_s=asked.failure_every_s,
             follow_gain=asked.follow_load if self.follows else None,
+            storage_patience_s=asked.storage_patience_s,
         )
         return replace(
             base,

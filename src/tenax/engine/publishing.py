@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tenax.control.instructions import Part, Publish
 from tenax.control.versions import PassId
 from tenax.engine.application import Application, late_output
-from tenax.engine.sinks.sink import Committer, StagedFile
+from tenax.engine.errors import EpochLost, SinkFailed, SinkRaised, StoreFailed
+from tenax.engine.sinks.ledger import StagedFile
+from tenax.engine.sinks.sink import Committer
 from tenax.engine.worker.orders import Report
+from tenax.errors import TenaxError
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 
@@ -23,6 +28,7 @@ class Publisher:
 
     def __init__(self, application: Application, graph: TaskGraph, folder: Path, identity: str, epoch: int) -> None:
         self._graph = graph
+        self._places = {name: sink.place for name, sink in application.sinks.items()}
         self._committers: dict[str, Committer] = {
             name: sink.committer(name, folder, identity, epoch) for name, sink in application.sinks.items()
         }
@@ -34,6 +40,20 @@ class Publisher:
             for index in range(operator.parallelism) if names else ():
                 last = min(self._committers[name].last_batch(index) for name in names)
                 self.published[Task(operator.name, index)] = last
+
+    @property
+    def notices(self) -> list[str]:
+        """What was found among the results that nobody has committed, or is not as it was."""
+        return [notice for one in self._committers.values() for notice in one.notices]
+
+    @property
+    def owed(self) -> list[str]:
+        """Committed results that are lost and must be made again, in words."""
+        return [
+            f"output {name!r}, batch {batch}, partition {partition}"
+            for name, one in self._committers.items()
+            for batch, partition in one.owed
+        ]
 
     @property
     def highest(self) -> int:
@@ -62,10 +82,11 @@ class Publisher:
             staged = self._staged.get(told.pass_id, {})
         for batch in range(min(part.first for part in told.parts), max(part.last for part in told.parts) + 1):
             for (output, quality), files in _of_batch(told.parts, staged, batch).items():
-                if told.tentative:
-                    self._committers[output].show(batch, files, quality)
-                else:
-                    self._committers[output].commit(batch, files)
+                with self._naming(output):
+                    if told.tentative:
+                        self._committers[output].show(batch, files, quality)
+                    else:
+                        self._committers[output].commit(batch, files)
         if not told.tentative:
             self.published |= {part.task: max(part.last, self.published[part.task]) for part in told.parts}
         with self._lock:
@@ -75,10 +96,31 @@ class Publisher:
             if not staged:
                 self._staged.pop(told.pass_id, None)
 
+    @contextmanager
+    def _naming(self, output: str) -> Iterator[None]:
+        """Name the output and its place in whatever goes wrong with it; what its place refuses may pass."""
+        try:
+            yield
+        except EpochLost:
+            raise
+        except (StoreFailed, OSError) as error:
+            raise SinkFailed(f"output {output!r} in {self._places[output]}: {error or type(error).__name__}") from error
+        except TenaxError:
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise SinkRaised(f"output {output!r}: {self._places[output]} raised {told}{_where(error)}") from error
+
     def close(self) -> None:
         """Let the logs go."""
         for committer in self._committers.values():
             committer.close()
+
+
+def _where(error: Exception) -> str:
+    """Where a function of the user's raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def _of_batch(

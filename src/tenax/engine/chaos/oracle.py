@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed, DamagedStore
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
+from tenax.engine.sinks.ledger import Key, Ledger, StagedFile
 from tenax.engine.sinks.parquet import ParquetSink, visible_name
-from tenax.engine.sinks.sink import FINAL, StagedFile, parts_of
 from tenax.engine.store import durable, journal, records
 from tenax.engine.store.store import LoggedBatch
 
@@ -113,37 +112,9 @@ def compare(outputs: tuple[str, ...], found: Path, expected: Path) -> Verdict:
     return verdict
 
 
-Key = tuple[int, int]
-"""(batch, partition)"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """The commit log of an output: the final results, those logged more than once, and all that were ever tentative."""
-
-    final: Mapping[Key, StagedFile]
-    repeated: tuple[Key, ...]
-    tentative: frozenset[Key]
-
-
-def _committed(sink: ParquetSink) -> _Committed:
-    final: dict[Key, StagedFile] = {}
-    repeated: list[Key] = []
-    tentative: set[Key] = set()
-    for record in journal.read(sink.log):
-        for one in parts_of(record):
-            key = one.batch, one.partition
-            if record["kind"] != FINAL:
-                tentative.add(key)
-            elif key in final:
-                repeated.append(key)
-            else:
-                final[key] = one
-    return _Committed(final, tuple(repeated), frozenset(tentative))
-
-
 def _compared(output: str, found: ParquetSink, expected: ParquetSink) -> Verdict:
-    ours, theirs = _committed(found), _committed(expected)
+    ours, theirs = (Ledger.of(journal.read(sink.log)) for sink in (found, expected))
+    tentative = ours.corrected | ours.tentative.keys()
     known = {visible_name(output, partition, batch) for (batch, partition), one in ours.final.items() if one.name}
     visible = {path.name for path in found.folder.glob("*.parquet")}
     shown = {path.name for path in found.tentative.glob("*.parquet")} if found.tentative.exists() else set()
@@ -154,13 +125,13 @@ def _compared(output: str, found: ParquetSink, expected: ParquetSink) -> Verdict
     ]
     return Verdict(
         final=len(ours.final),
-        tentative=len(ours.tentative),
-        corrected=len(ours.tentative & ours.final.keys()),
+        tentative=len(tentative),
+        corrected=len(ours.corrected),
         lost=tuple(_named(output, key) for key in sorted(theirs.final.keys() - ours.final.keys())),
         duplicated=(*(_named(output, key) for key in ours.repeated), *sorted(visible - known)),
         different=tuple(_named(output, key) for key in different),
         uncorrected=(
-            *(_named(output, key) for key in sorted(ours.tentative - ours.final.keys())),
+            *(_named(output, key) for key in sorted(ours.tentative)),
             *(f"{found.tentative.name}/{name}" for name in sorted(shown)),
         ),
     )

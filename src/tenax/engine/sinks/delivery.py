@@ -12,7 +12,8 @@ from typing import TextIO
 import polars as pl
 
 from tenax.engine.errors import InvalidSource
-from tenax.engine.sinks.sink import Committer, Sink, StagedFile
+from tenax.engine.sinks.ledger import StagedFile
+from tenax.engine.sinks.sink import Committer, Sink
 
 Deliver = Callable[[int, int, pl.DataFrame], None]
 """Called with (batch, partition, rows)."""
@@ -40,6 +41,15 @@ class CallbackSink(Sink):
         # The function stays in the driver: it may hold what cannot travel, such as a connection.
         return {"function": None, "tentative": None}
 
+    @property
+    def place(self) -> str:  # type: ignore[override]
+        """The function, by its name."""
+        return f"function {getattr(self.function, '__qualname__', self.function)}"
+
+    def log_of(self, output: str, store: Path) -> Path:
+        """In the store: there is no other place."""
+        return store / "outputs" / output
+
     def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> StagedFile:  # noqa: ARG002
         """Pack the rows, to travel to the driver with the report of the pass."""
         if rows.is_empty():
@@ -58,7 +68,7 @@ class CallbackSink(Sink):
         """Take over the output's commit log, which lies in the driver's store."""
         if self.function is None:
             raise InvalidSource(f"output {output!r}: only the driver delivers results, found a worker: commit there")
-        return CallbackCommitter(self.function, self.tentative, store / "outputs" / output, output, identity, epoch)
+        return CallbackCommitter(self.function, self.tentative, self.log_of(output, store), output, identity, epoch)
 
 
 class CallbackCommitter(Committer):

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
-from tenax.engine.errors import ConflictingResults, DamagedStore
+from tenax.engine.errors import ConflictingResults
+from tenax.engine.sinks.ledger import FINAL, LOST, TENTATIVE, Key, Ledger, StagedFile, parts_of
 from tenax.engine.store import journal, records
 from tenax.engine.store.records import JsonObject
 
-FINAL = "final"
-TENTATIVE = "tentative"  # never among finals; the log names the kind so that both can be told apart
-
-
-Payload = bytes
-
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A result that a task has staged and nobody sees yet.
+class Survey:
+    """What a sink holds, against its commit log.
 
-    - `name` is the staged file, or empty if nothing had to be written.
-    - `payload` carries the rows to the driver (Arrow IPC) if the sink delivers them there.
+    - `damaged` final results are not as they were committed, in words; they count, and must be made again.
+    - `staged` ones are committed and only need to be made visible: a driver died in between.
+    - `unexplained` files are among the results, and no entry of the log names them.
     """
 
-    partition: int
-    batch: int
-    name: str
-    rows: int
-    bytes: int
-    crc32: int
-    payload: Payload = b""
+    ledger: Ledger
+    damaged: dict[Key, str] = field(default_factory=dict)
+    staged: frozenset[Key] = frozenset()
+    unexplained: tuple[Path, ...] = ()
 
 
 class Sink(ABC):
@@ -45,27 +38,44 @@ class Sink(ABC):
       result is committed when the log has its entry; a final one counts once for each (output, batch, partition), and
       takes back the tentative one before it.
     - A sink is shipped to the workers; what only the driver needs stays behind.
+    - `place` says to people where its results are.
     """
+
+    place: str
 
     @abstractmethod
     def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> StagedFile:
         """Stage the result of one task for one batch; on the worker."""
 
     @abstractmethod
+    def log_of(self, output: str, store: Path) -> Path:
+        """The folder of the commit log."""
+
+    @abstractmethod
     def committer(self, output: str, store: Path, identity: str, epoch: int) -> Committer:
-        """Take over the commit log in the name of an epoch, finish what a dead driver began, sweep what it left."""
+        """Take over the commit log in the name of an epoch, and finish what a dead driver began.
+
+        What it does not understand it sets aside and names (`Committer.notices`), and deletes nothing of it.
+        """
+
+    def survey(self, output: str, store: Path, *, read: bool = False) -> Survey:  # noqa: ARG002
+        """Hold the results against the log, without claiming anything; `read` looks at every byte of them."""
+        return Survey(Ledger.of(journal.read(self.log_of(output, store))))
 
 
 class Committer(ABC):
     """The driver's side of a sink, held by one epoch.
 
-    - `commit` may be repeated: what is in the log is not done again.
+    - `commit` may be repeated until it is done: what is in the log is not logged again, and what is not yet visible is
+      made so. Nothing staged is deleted before the final result is seen.
     - An entry with another number of rows than before is refused: final results do not change.
+    - Results that are in the log and lost (`owed`) are taken again, if they are the same to the byte.
     """
 
     def __init__(self, log: Path, output: str, identity: str, epoch: int) -> None:
         self.output = output
         self.epoch = epoch
+        self.notices: list[str] = []
         self._identity = identity
         for record in journal.read(log):  # before anything is taken over from whom it belongs to
             if record["run"] != identity or record["output"] != output:
@@ -74,8 +84,9 @@ class Committer(ABC):
                     f"run {record['run']}: choose another folder, or delete this one with all results"
                 )
         self._journal, self._found = journal.Journal.open(log, epoch)
-        self._rows: dict[tuple[int, int], int] = {}
-        self._tentative: dict[tuple[int, int], float] = {}
+        self._rows: dict[Key, int] = {}
+        self._tentative: dict[Key, float] = {}
+        self._owed: dict[Key, StagedFile] = {}
         for record in self._found:
             self._remember(record)
 
@@ -95,9 +106,15 @@ class Committer(ABC):
         """Whether there is a tentative result and no final one."""
         return (batch, partition) in self._tentative
 
+    @property
+    def owed(self) -> tuple[Key, ...]:
+        """The final results that count and are not there, by batch and partition."""
+        return tuple(sorted(self._owed))
+
     def last_batch(self, partition: int) -> int:
-        """The newest batch with a final result of a partition; 0 if there is none."""
-        return max((batch for batch, one in self._rows if one == partition), default=0)
+        """The newest batch up to which all final results of a partition are there; 0 if there is none."""
+        newest = max((batch for batch, one in self._rows if one == partition), default=0)
+        return min((batch - 1 for batch, one in self._owed if one == partition), default=newest)
 
     @property
     def highest(self) -> int:
@@ -127,42 +144,34 @@ class Committer(ABC):
         fresh = [one for one in staged if not self.is_committed(batch, one.partition)]
         return sorted(fresh, key=lambda one: one.partition)
 
-    def _append(self, batch: int, staged: Sequence[StagedFile], quality: float | None = None) -> JsonObject:
+    def _append(self, batch: int, staged: Sequence[StagedFile], quality: float | None = None) -> None:
         """Log results: final ones, or tentative ones with their quality."""
         revised = any(self.is_tentative(batch, one.partition) for one in staged)
-        record: JsonObject = {
-            "run": self._identity,
-            "output": self.output,
-            "kind": FINAL if quality is None else TENTATIVE,
-            "revision": int(quality is None and revised),
-            "quality": 1.0 if quality is None else quality,
-            "batch": batch,
-            "epoch": self.epoch,
-            "parts": [[one.partition, one.rows, one.bytes, one.crc32, one.name] for one in staged],
-        }
-        self._journal.append(record)
-        self._remember(record)
-        return record
+        kind = FINAL if quality is None else TENTATIVE
+        entry = commit_entry(self._identity, self.output, kind, self.epoch, batch, staged)
+        entry |= {"revision": int(quality is None and revised), "quality": 1.0 if quality is None else quality}
+        self._journal.append(entry)
+        self._remember(entry)
 
     def _remember(self, record: JsonObject) -> None:
         for one in parts_of(record):
             if record["kind"] == TENTATIVE:
-                self._tentative[one.batch, one.partition] = records.number(record, "quality")
-            else:
-                self._rows[one.batch, one.partition] = one.rows
-                self._tentative.pop((one.batch, one.partition), None)
+                if one.key not in self._rows:
+                    self._tentative[one.key] = records.number(record, "quality")
+            elif record["kind"] != LOST:
+                self._rows[one.key] = one.rows
+                self._tentative.pop(one.key, None)
 
 
-def parts_of(record: JsonObject) -> list[StagedFile]:
-    """The results that an entry of a commit log makes count."""
-    batch = records.integer(record, "batch")
-    parts = []
-    for part in records.items(record["parts"]):
-        match list(records.items(part)):
-            case [int() as partition, int() as rows, int() as size, int() as crc32, str() as name]:
-                parts.append(StagedFile(partition, batch, name, rows, size, crc32))
-            case _:
-                raise DamagedStore(
-                    f"a result is [partition, rows, bytes, crc32, name], found {part!r}: was another version at work?"
-                )
-    return parts
+def commit_entry(
+    identity: str, output: str, kind: str, epoch: int, batch: int, parts: Sequence[StagedFile]
+) -> dict[str, records.Json]:
+    """An entry of a commit log."""
+    return {
+        "run": identity,
+        "output": output,
+        "kind": kind,
+        "batch": batch,
+        "epoch": epoch,
+        "parts": [[one.partition, one.rows, one.bytes, one.crc32, one.name] for one in parts],
+    }

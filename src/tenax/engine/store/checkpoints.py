@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from tenax.engine.errors import DamagedStore, EpochLost
+from tenax.engine.errors import DamagedStore, EpochLost, StoreFailed
 from tenax.engine.store import durable, records
 from tenax.engine.store.records import Json, JsonObject
 from tenax.model.tasks import Task
@@ -146,15 +146,23 @@ class Manifests:
             ) from None
         self._committed[checkpoint.number, checkpoint.epoch] = checkpoint
 
-    def newest_valid(self, *, verify: bool = True) -> ValidCheckpoint | NoCheckpoint:
-        """The newest checkpoint whose manifest and files are whole, and what is wrong with newer ones."""
+    def newest_valid(
+        self, *, verify: bool = True, fits: Callable[[Checkpoint], bool] | None = None
+    ) -> ValidCheckpoint | NoCheckpoint:
+        """The newest checkpoint whose manifest and files are whole and that fits, and what is wrong with newer ones."""
         damage: list[str] = []
         for key in reversed(self.known()):
             checkpoint, problems = self._check(key, verify=verify)
+            if checkpoint is not None and not problems and fits is not None and not fits(checkpoint):
+                continue
             if checkpoint is not None and not problems:
                 return ValidCheckpoint(checkpoint, tuple(damage))
             damage += problems
         return NoCheckpoint(tuple(damage))
+
+    def verified(self) -> list[tuple[tuple[int, int], list[str]]]:
+        """Every checkpoint, newest first, all of it read; with what is wrong with it."""
+        return [(key, self._check(key, verify=True)[1]) for key in reversed(self.known())]
 
     def set_aside(self, number: int, epoch: int) -> None:
         """Take newer checkpoints than this one out of the count, but for those of epochs after this one."""
@@ -237,6 +245,8 @@ class Manifests:
             checkpoint = self.read(key) if verify else self._known(key)
         except DamagedStore:
             return None, [f"{name}: its manifest {self._path(*key).name} does not match its checksum"]
+        except StoreFailed:
+            return None, [f"{name}: its manifest {self._path(*key).name} cannot be read"]
         listed = [part for parts in checkpoint.segments.values() for part in parts]
         parts = listed if verify else checkpoint.last_parts.values()
         found = (damage_of(self._store, part, verify=verify) for part in parts)

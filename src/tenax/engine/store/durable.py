@@ -108,6 +108,12 @@ def names(folder: Path) -> list[str]:
             return []
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file."""
+    with _naming(path):
+        return path.exists()
+
+
 def check_exclusive_create(folder: Path) -> None:
     """Refuse a file system on which two drivers could both believe that they are the only one."""
     probe = folder / f".probe-{secrets.token_hex(8)}"

@@ -127,10 +127,10 @@ def read(folder: Path) -> list[JsonObject]:
 
 def read_content(folder: Path) -> Content:
     """What the newest epoch's file holds, every line checked; nothing if there is no file."""
-    epochs = _epochs(folder)
-    if not epochs:
+    found = epochs(folder)
+    if not found:
         return Content()
-    path = folder / f"{epochs[-1]:08d}.jsonl"
+    path = folder / f"{found[-1]:08d}.jsonl"
     return decoded(durable.read_bytes(path), str(path))
 
 
@@ -200,13 +200,14 @@ def _chained(number: int, before: int, body: bytes) -> int:
 
 
 def _refuse_older(folder: Path, epoch: int) -> None:
-    epochs = _epochs(folder)
-    if epochs and epochs[-1] > epoch:
+    found = epochs(folder)
+    if found and found[-1] > epoch:
         raise EpochLost(
-            f"{folder}: only the newest driver writes, found epoch {epochs[-1]} beside this one's {epoch}: "
+            f"{folder}: only the newest driver writes, found epoch {found[-1]} beside this one's {epoch}: "
             "let this driver end"
         )
 
 
-def _epochs(folder: Path) -> list[int]:
+def epochs(folder: Path) -> list[int]:
+    """The epochs that have a file, oldest first."""
     return [int(match[1]) for name in durable.names(folder) if (match := _NAME.fullmatch(name))]

@@ -6,12 +6,12 @@ import contextlib
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.engine.errors import DamagedStore, EpochLost, StoreFailed, UnsuitableStore
-from tenax.engine.store import durable, records
+from tenax.engine.store import durable, journal, records
 from tenax.engine.store.checkpoints import Checkpoint, Manifests, NoCheckpoint, ValidCheckpoint
 from tenax.engine.store.events import EventLog
 from tenax.engine.store.journal import Journal
@@ -65,14 +65,14 @@ class Store:
         durable.make_folder(folder)
         durable.check_exclusive_create(folder)
         identity = _identify(folder, topology)
-        store = cls(folder, identity, _claim(folder / "epochs"))
+        store = cls(folder, identity, claim(folder))
         store.checkpoints.sweep(store.check_epoch)
         return store
 
     def check_epoch(self) -> None:
         """Refuse to go on if a newer driver has claimed the store."""
         # Epochs are claimed one after the other and never deleted, so the next one tells of all.
-        if (self.folder / "epochs" / f"{self.epoch + 1:08d}.json").exists():
+        if durable.exists(self.folder / "epochs" / f"{self.epoch + 1:08d}.json"):
             raise EpochLost(
                 f"{self.folder}: only the newest driver goes on, found epoch {self.epoch + 1} claimed after this one's "
                 f"{self.epoch}: let this driver end"
@@ -116,9 +116,14 @@ class Store:
         self.checkpoints.commit(checkpoint)
         self.check_epoch()
 
-    def newest_valid(self, *, verify: bool = True) -> ValidCheckpoint | NoCheckpoint:
-        """The newest whole checkpoint from which the kept batch log goes on, and what is wrong with newer ones."""
-        found = self.checkpoints.newest_valid(verify=verify)
+    def newest_valid(
+        self, *, verify: bool = True, fits: Callable[[Checkpoint], bool] | None = None
+    ) -> ValidCheckpoint | NoCheckpoint:
+        """The newest whole checkpoint from which the kept batch log goes on, and what is wrong with newer ones.
+
+        One that does not fit is passed over as well.
+        """
+        found = self.checkpoints.newest_valid(verify=verify, fits=fits)
         after = found.checkpoint.batch if isinstance(found, ValidCheckpoint) else 0
         if self._batches and self._batches[0].number > after + 1:
             self.check_epoch()  # a newer driver may have trimmed what this one was about to read
@@ -160,12 +165,14 @@ class Store:
         self._journal.close()
 
 
-def _claim(folder: Path) -> int:
-    """The next epoch, ours alone."""
+def claim(store: Path) -> int:
+    """The next epoch of a store, ours alone; newer than all that have left a trace, should claims be lost."""
+    folder = store / "epochs"
     durable.make_folder(folder)
+    traces = [*journal.epochs(store / "batches"), *(epoch for _, epoch in Manifests(store).known())]
     for _ in range(MAX_CLAIMS):
         taken = [int(name[:8]) for name in durable.names(folder) if not name.startswith(".")]
-        epoch = max(taken, default=0) + 1
+        epoch = max([*taken, *traces], default=0) + 1
         try:
             durable.create_exclusively(folder / f"{epoch:08d}.json", records.encode({"epoch": epoch}))
         except FileExistsError:

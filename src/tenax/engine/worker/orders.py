@@ -9,7 +9,7 @@ from pathlib import Path
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.layout import Layout
-from tenax.engine.sinks.sink import StagedFile
+from tenax.engine.sinks.ledger import StagedFile
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import Json
 from tenax.model.tasks import Task

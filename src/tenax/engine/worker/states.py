@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,11 @@ from tenax.model.tasks import Task
 from tenax.operators.chunks import decode
 from tenax.operators.computation import State
 
+# What a disk says that is full, read-only, out of reach or broken for a while.
+PASSING = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE),
+    *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOLINK),
+}
 HELD_VERSIONS = 2  # of a task: the accurate one, and a tentative one made from it
 
 
@@ -50,6 +56,15 @@ class States:
         self._node = places.nodes / node
         self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
+
+    def refused(self, error: Exception) -> bool:
+        """Whether a disk has refused something that it may take later; a file that is missing is another matter.
+
+        Unless the whole store is away: then no file of it is there.
+        """
+        cause = error if isinstance(error, OSError) else error.__cause__
+        passing = isinstance(cause, OSError) and cause.errno in PASSING
+        return passing or not (self.store / "store.json").exists()
 
     def load(self, version: Version, restored: Sequence[StoredSegment] | None, initial: State) -> Held:
         """The state of a task at a version, from the store if it is to be restored."""

@@ -13,7 +13,7 @@ import polars as pl
 from tenax.control.copies import Role
 from tenax.control.versions import Version
 from tenax.engine.application import Application, late_output
-from tenax.engine.errors import UnreadableSource
+from tenax.engine.errors import StoreFailed, UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
@@ -110,6 +110,11 @@ class Worker:
                 sent[node].chunks.update(_encoded(inbox))  # what is left is for later levels on this node
             except StepFailed as failed:
                 failures = [failed.failure]
+            except (StoreFailed, OSError) as error:
+                if not self.states.refused(error):
+                    raise
+                where = f"node {order.layout.nodes[node]}"
+                failures = [storage_failure(error, where, "", order.first)]
         if failures:
             first = min(failures, key=lambda one: (one.batch, one.task))
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
@@ -271,7 +276,12 @@ class Worker:
         """Write a result where nobody sees it until it is published; only primaries have results."""
         sink = self.application.sinks.get(output)
         if sink is not None and work.order.role is Role.PRIMARY and batch > work.order.published:
-            work.staged.append(Staged(output, sink.write(output, index, batch, str(order.pass_id), rows)))
+            try:
+                file = sink.write(output, index, batch, str(order.pass_id), rows)
+            except (StoreFailed, OSError) as error:
+                where = f"output {output!r} in {sink.place}"
+                raise StepFailed(storage_failure(error, where, self.names[work.order.task], batch)) from error
+            work.staged.append(Staged(output, file))
 
     def _deliver(self, level: Level, work: Work, chunks: Mapping[Address, bytes]) -> None:
         """Chunks to wherever their consumers step; a replica only feeds its own level, on its own node.
@@ -384,6 +394,11 @@ def _encoded(inbox: Mapping[Address, Chunk]) -> dict[Address, bytes]:
 
 class MissingChunk(Exception):
     """A step did not get all chunks of its batch."""
+
+
+def storage_failure(error: Exception, where: str, task: str, batch: int) -> Failure:
+    """A disk has refused something: no operator's fault; `where` takes the place of one."""
+    return Failure("storage", where, task, batch, " ".join(str(error).split()))
 
 
 def _failure(error: Exception, operator: str, task: str, batch: int) -> Failure:
