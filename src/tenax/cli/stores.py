@@ -92,8 +92,8 @@ def verify_command(
 
     A damaged result that can be made again, because a checkpoint or the beginning of the batch log lies before it, is
     set aside (nothing is deleted), and the next start of the run makes it again. One that cannot is named: restore it
-    from a copy, or let the run go on without it by [bold]--accept-losses[/bold], which also is how to remove old results
-    on purpose. Damaged checkpoints are passed over by the next start.
+    from a copy, or let the run go on without it by [bold]--accept-losses[/bold], which also is how to remove old
+    results on purpose. Damaged checkpoints are passed over by the next start.
 
     Starting a run compares only names and sizes of results with the log; this reads them.
 
