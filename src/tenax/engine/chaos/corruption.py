@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -78,13 +78,9 @@ class Campaign:
             self._run()  # what was found is set aside by now, so it is made again
             left = verify(self._root / STORE).found
             said = "; ".join(one.what for one in (left or found))
-            if left and not any(name in said for name in names):
-                return Harmed(seed, harm, "named otherwise", said[:SAID], "damage that stays is named")
-            return self._judged(seed, harm, Kind.REFUSED if left else Kind.REPAIRED, said)
+            return _refused(seed, harm, said, names) if left else self._judged(seed, harm, Kind.REPAIRED, said)
         except TenaxError as error:
-            said = " ".join(str(error).split())
-            wrong = "" if any(name in said for name in names) else "a refusal names the file, its folder or its output"
-            return Harmed(seed, harm, Kind.REFUSED, said[:SAID], wrong)
+            return _refused(seed, harm, " ".join(str(error).split()), names)
 
     def _run(self) -> None:
         driver = Driver(self._application, self._root / STORE, self._settings, Recorder(), self._session)
@@ -109,6 +105,13 @@ class Campaign:
             found[name] = _sorted(rows)
             found[f"{name}, as readers of its folder see it"] = _sorted(visible)
         return found
+
+
+def _refused(seed: int, harm: str, said: str, names: Collection[str]) -> Harmed:
+    wrong = (
+        "" if any(name in said for name in names) else "what is refused is named: the file, its folder or its output"
+    )
+    return Harmed(seed, harm, Kind.REFUSED, said[:SAID], wrong)
 
 
 def damage(random: Random, root: Path) -> tuple[Path, str]:
