@@ -236,6 +236,7 @@ class RunState:
     - `tasks` has one state per task, in task order; `finished` is the newest batch that a live pass is through. A task
       whose head is older is behind; what depends on it can only go on tentatively.
     - A node that is `gone` never comes back, not even if its arrival is reported late.
+    - `raises_at` is a batch at which an operator raised: no live pass takes it together with those before it.
     - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
       replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
     - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
@@ -270,6 +271,7 @@ class RunState:
     live_attempt: int = 1
     round: Running | None = None
     round_attempt: int = 1
+    raises_at: int = 0
     rollbacks: int = 0
 
     published: Mapping[Task, int] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from tenax.control.failures import (
 from tenax.control.records import plain
 from tenax.control.state import Strategy
 from tenax.control.versions import StoredCheckpoint, Version
+from tenax.engine.admission import admitted, fence
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
@@ -72,12 +73,18 @@ class Driver:
         self.observer = observer
         self.graph = TaskGraph(application.topology)
         folder = folder.resolve()  # workers have another working folder
-        self.store = Store.open(folder, application.fingerprint())
+        fingerprint = application.fingerprint()
+        told = admitted(application, folder, fingerprint, settings.accept_changes)  # before a running driver is stopped
+        self.store = Store.open(folder, told.fingerprint, admitted=True)
+        self.changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last one left it
+        fence(self.changes, folder, self.store.epoch)
         self.run_id = f"{self.store.identity}-{self.store.epoch}"
-        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch)
+        elsewhere = self.changes.elsewhere
+        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch, elsewhere)
         self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
         self.checkpoint = self._restored()
+        self._record_changes()
         self._renew_batches()
         self._events: queue.Queue[events.Event] = queue.Queue()
         self._stopping = threading.Event()
@@ -339,6 +346,12 @@ class Driver:
             self.store.epoch, nodes, self.checkpoint, self.planner.logged, dict(self.publisher.published)
         )
 
+    def _record_changes(self) -> None:
+        """Say what other code changes, and write it down before anything runs."""
+        self.changes.record(self.store)
+        for words in self.changes.words:
+            self.observer.told(words)
+
     def _renew_batches(self) -> None:
         """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
         # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
@@ -353,18 +366,21 @@ class Driver:
         for damage in found.damage:
             self.store.record_event({"damage": damage})
             self.observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
-        if not isinstance(found, ValidCheckpoint):
+        checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
+        self.changes.check_way_back(self.store.folder, checkpoint, found.damage)
+        if checkpoint is None:
             return None
-        checkpoint = found.checkpoint
         self.store.set_aside(checkpoint.number)
         notes = records.mapping(checkpoint.notes)
         line = lines.from_record(checkpoint.number, notes)
+        tasks = self.graph.tasks(range(len(self.graph)))
+        line, segments = self.changes.applied(line, checkpoint.segments, tasks)
         marks = records.mapping(notes["marks"])
-        empties = records.mapping(notes["empties"])
+        empties = self.changes.inputs(line, records.mapping(notes["empties"]))
         self.ordering.restore(
             line.batch,
             {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         )
-        self.ordering.keep(line, checkpoint.segments)
+        self.ordering.keep(line, segments)
         return line

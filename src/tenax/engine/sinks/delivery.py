@@ -58,7 +58,7 @@ class CallbackSink(Sink):
         """Take over the output's commit log, which lies in the driver's store."""
         if self.function is None:
             raise InvalidSource(f"output {output!r}: only the driver delivers results, found a worker: commit there")
-        return CallbackCommitter(self.function, self.tentative, store / "outputs" / output, output, identity, epoch)
+        return CallbackCommitter(self.function, self.tentative, self.log_of(output, store), output, identity, epoch)
 
 
 class CallbackCommitter(Committer):

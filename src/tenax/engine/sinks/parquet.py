@@ -47,6 +47,10 @@ class ParquetSink(Sink):
         durable.write_file(self.staged / name, payload)
         return StagedFile(partition, batch, name, rows.height, len(payload), zlib.crc32(payload))
 
+    def log_of(self, output: str, store: Path) -> Path:  # noqa: ARG002
+        """Beside the folder of results."""
+        return self.log
+
     def committer(self, output: str, store: Path, identity: str, epoch: int) -> ParquetCommitter:  # noqa: ARG002
         """Take over the folder's commit log, finish the last commit, sweep staged files and orphans."""
         durable.make_folder(self.folder)

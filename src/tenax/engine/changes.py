@@ -1,0 +1,185 @@
+"""Other code on the same store: what may go on, from which batch on, what starts empty, and what is refused.
+
+A store remembers the fingerprint of the application that runs on it. What differs is said, operator by operator:
+
+- What a source plans next may change at any time: it is logged before it runs.
+- An operator without state may change. Where states lie behind it, these must be of one batch B, with all results up to
+  B published and none after it, as the end of a run in good order leaves them. So batches up to B are the old code's,
+  in results and states, and all later ones the new code's, however often they are replayed.
+- A state is of the code that made it. A changed operator that has one is refused; if its user accepts that, it starts
+  empty after batch B, or goes on with what it has (`NAME=keep`, for a user's own computation).
+- A state that is never stored (`checkpoint` none) would be rebuilt by the new code from batches of the old one: it is
+  refused if it, or anything before it, has changed, or starts empty.
+- A source that reads something else, and an output that goes elsewhere, are refused or accepted by name.
+
+What was admitted is recorded before anything runs, with the checkpoint that it begins from; a driver that is restored
+from that same checkpoint empties the same operators again, and one that would have to go back before it stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
+from tenax.engine.application import Application
+from tenax.engine.comparisons import behind
+from tenax.engine.errors import DamagedStore
+from tenax.engine.schemas_ahead import Frames, inputs_ahead
+from tenax.engine.store import records
+from tenax.engine.store.checkpoints import Checkpoint, StoredSegment
+from tenax.engine.store.records import JsonObject
+from tenax.engine.store.store import Store
+from tenax.model.tasks import Task
+from tenax.operators.chunks import decode, encode
+from tenax.operators.computation import END_WATERMARK_US
+
+Segments = Mapping[Task, tuple[StoredSegment, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a store stands: its newest whole checkpoint, and up to where results are published after it."""
+
+    checkpoint: Checkpoint | None
+    line: StoredCheckpoint | None
+    published: int
+
+    @property
+    def batch(self) -> int:
+        """The batch of the newest state of the checkpoint; 0 without one."""
+        return 0 if self.line is None else self.line.top
+
+    @property
+    def is_level(self) -> bool:
+        """Whether all states are of one batch and no result of a later one is published: nothing is replayed."""
+        states = set() if self.line is None else {version.batch for version in self.line.versions}
+        return len(states) <= 1 and self.published <= self.batch
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether no state is stored and no result published."""
+        return self.line is None and not self.published
+
+    @property
+    def rebuilt(self) -> set[str]:
+        """The operators whose states were not stored, but are to be rebuilt."""
+        versions = () if self.line is None else self.line.versions
+        return {version.task.operator for version in versions if version.is_recipe}
+
+    @property
+    def inputs(self) -> dict[str, Frames]:
+        """What the inputs of operators looked like."""
+        if self.checkpoint is None:
+            return {}
+        return _frames(records.mapping(records.mapping(self.checkpoint.notes)["empties"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run's code changes on its store.
+
+    - `fingerprint` is that of the run; `known` are the changes that are recorded already.
+    - `changed` operators have other code from `batch` + 1 on; `emptied` ones begin there without their state.
+    - `moved` outputs have results up to these batches, by partition, where they went before; `left` are the commit logs
+      there. `concerns_states` says that some state depends on what has changed.
+    - `words` is what the user should know; nothing changes if there are none.
+    """
+
+    application: Application
+    fingerprint: JsonObject
+    known: Sequence[JsonObject] = ()
+    checkpoint: int = 0
+    batch: int = 0
+    changed: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    moved: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    concerns_states: bool = False
+
+    @property
+    def elsewhere(self) -> Mapping[str, Sequence[int]]:
+        """Up to which batches the results of outputs lie where these went before, by partition."""
+        found: dict[str, Sequence[int]] = {}
+        for record in self.known:
+            found |= {
+                name: [int(str(one)) for one in records.items(batches)]
+                for name, batches in records.mapping(record["moved"]).items()
+            }
+        return {**found, **self.moved}
+
+    def record(self, store: Store) -> None:
+        """Write the change down: from now on the store is this code's."""
+        if self.words:
+            change: JsonObject = {
+                "epoch": store.epoch,
+                "topology": self.fingerprint,
+                "checkpoint": self.checkpoint,
+                "batch": self.batch,
+                "changed": list(self.changed),
+                "emptied": list(self.emptied),
+                "accepted": list(self.accepted),
+                "moved": {name: list(batches) for name, batches in self.moved.items()},
+                "words": list(self.words),
+                "states": self.concerns_states,
+            }
+            store.record_change(change)
+            store.record_event({"changes": {name: one for name, one in change.items() if name != "topology"}})
+
+    def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
+        """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
+        number = 0 if checkpoint is None else checkpoint.number
+        for record in self.known:
+            if records.integer(record, "checkpoint") > number and record["states"]:
+                raise DamagedStore(
+                    f"{folder}: a run goes on from after its last change of code, found the checkpoints since batch "
+                    f"{record['batch']} damaged ({'; '.join(damage) or 'missing'}): restore those files"
+                )
+
+    def applied(
+        self, line: StoredCheckpoint, segments: Segments, tasks: Sequence[Task]
+    ) -> tuple[StoredCheckpoint, Segments]:
+        """A restored line in the order of these tasks, with operators that start empty as they begin."""
+        place = {version.task: number for number, version in enumerate(line.versions)}
+        if set(place) == set(tasks):
+            order = [place[task] for task in tasks]
+            line = replace(
+                line,
+                versions=tuple(line.versions[one] for one in order),
+                queues=tuple(line.queues[one] for one in order) if line.queues else (),
+                acknowledged=tuple(line.acknowledged[one] for one in order) if line.acknowledged else (),
+            )
+        empty = {*self._since(line.number, "emptied"), *(self.emptied if line.number == self.checkpoint else ())}
+        if not empty:
+            return line, segments
+        begun = [one.task.operator in empty for one in line.versions]
+        versions = (
+            Version(one.task, line.top, NO_PASS) if new else one for one, new in zip(line.versions, begun, strict=True)
+        )
+        queues = (() if new else queue for queue, new in zip(line.queues, begun, strict=False))
+        line = replace(line, versions=tuple(versions), queues=tuple(queues))
+        return line, {task: () if task.operator in empty else parts for task, parts in segments.items()}
+
+    def inputs(self, line: StoredCheckpoint, known: JsonObject) -> JsonObject:
+        """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
+        changed = {*self._since(line.number, "changed"), *(self.changed if line.number == self.checkpoint else ())}
+        if not changed:
+            return known
+        affected = behind(self.application.topology, changed)
+        ahead = inputs_ahead(self.application, _frames(known), affected)
+        return {name: [encode(one, END_WATERMARK_US).hex() for one in found] for name, found in ahead.items()}
+
+    def _since(self, number: int, what: str) -> set[str]:
+        """The operators that recorded changes name which begin from a checkpoint."""
+        found = (one for one in self.known if one["checkpoint"] == number)
+        return {str(name) for record in found for name in records.items(record[what])}
+
+
+def _frames(told: JsonObject) -> dict[str, Frames]:
+    """What a checkpoint's notes say of the inputs of operators, as frames without rows."""
+    return {
+        name: tuple(decode(bytes.fromhex(str(one)))[0] for one in records.items(found)) for name, found in told.items()
+    }
