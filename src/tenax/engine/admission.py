@@ -358,7 +358,5 @@ def _newly_accepted(
 def _refuse_unchanged(accepted: Mapping[str, str], may: Sequence[str], changed: Sequence[str]) -> None:
     for name in accepted:
         if name not in may:
-            others = f", {', '.join(changed)} have" if changed else ", nothing has"
-            raise InvalidRequest(
-                f"{OPTION} names what has changed, found {name!r}, which has not{others}: leave it out"
-            )
+            others = f"{', '.join(changed)} changed" if changed else "nothing has"
+            raise InvalidRequest(f"{OPTION} names what has changed, found {name!r}, but {others}: leave it out")

@@ -87,7 +87,7 @@ def _compared(stored: Json, given: Json, path: str, lenient: bool) -> list[Diffe
         return []
     if isinstance(stored, Mapping) and isinstance(given, Mapping) and not _is_expression(stored, given):
         found: list[Difference] = []
-        for name in [one for one in {**stored, **given} if one not in LABELS]:
+        for name in [one for one in {**given, **stored} if one not in LABELS]:
             found += _compared(stored.get(name), given.get(name), _joined(path, name), lenient)
         return found
     if isinstance(stored, list) and isinstance(given, list) and len(stored) == len(given):

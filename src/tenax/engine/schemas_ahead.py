@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
@@ -15,8 +16,7 @@ Frames = tuple[pl.DataFrame, ...]
 def inputs_ahead(application: Application, known: Mapping[str, Frames], affected: Collection[str]) -> dict[str, Frames]:
     """What each operator gets, as frames without rows: as known, or made anew where an operator before it has changed.
 
-    `known` has for a source its own rows. Operators whose code does not say what becomes of no rows, and all behind
-    them, are left out.
+    `known` has for a source its own rows. Where code does not say what becomes of no rows, all behind it is left out.
     """
     found: dict[str, Frames] = {name: frames for name, frames in known.items() if name not in affected}
     sent: dict[str, pl.DataFrame] = {}
@@ -26,13 +26,11 @@ def inputs_ahead(application: Application, known: Mapping[str, Frames], affected
             if name in found:
                 sent[name] = found[name][0]
             continue
-        try:
+        with contextlib.suppress(Exception):  # code of users: what is wrong with it will be said when it runs
             if name in affected and all(one.operator in sent for one in operator.inputs):
                 found[name] = _combined(application, name, [sent[one.operator] for one in operator.inputs])
             if name in found:
                 sent[name] = _stepped(application, name, found[name])
-        except Exception:  # code of users: what is wrong with it will be said when it runs
-            found.pop(name, None)
     return found
 
 
