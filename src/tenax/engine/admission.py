@@ -194,12 +194,7 @@ class _Judge:
         self, position: Position, changing: Sequence[str], emptied: Sequence[str]
     ) -> tuple[list[str], list[str]]:
         """States that would be rebuilt by other code than made them."""
-        touched = {*changing, *behind(self.application.topology, changing)}
-        left = [
-            name
-            for name in sorted(position.rebuilt & touched)
-            if self.application.has_state(name) and name not in emptied
-        ]
+        left = [one for one in self._states({*changing, *emptied}) if one in position.rebuilt and one not in emptied]
         if not left:
             return [], []
         names = ", ".join(repr(name) for name in left)
@@ -214,16 +209,19 @@ class _Judge:
     def _replayed(
         self, position: Position, changing: Sequence[str], emptied: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Published batches that the new code would step again."""
+        """Published batches that the new code would step again, for states that are to go on."""
         states = self._states({*changing, *emptied})
-        if position.is_level or position.is_beginning or not states:
+        if position.published <= position.batch:
+            older = position.older - position.rebuilt
+            states = [name for name in states if name in older and name not in emptied]
+        if not states or position.is_beginning:
             return [], []
-        first = min((one.batch for one in position.line.versions), default=0) if position.line is not None else 0
-        last = max(position.published, position.batch)
+        batches = [] if position.line is None else [one.after for one in position.line.versions]
+        first, last = min(batches, default=0) + 1, max(position.published, position.batch)
         named = "; ".join(str(one) for name, one in self.comparison.changed.items() if name in changing)
         return (
             [
-                f"{named}, and batches {first + 1} to {last}, whose results the old code has published, would be "
+                f"{named}, and batches {first} to {last}, whose results the old code has published, would be "
                 f"stepped again by the new one for the states of {', '.join(map(repr, states))}"
             ],
             ["let the old code run once more until it ends in good order (Ctrl-C once), then change it"],

@@ -3,9 +3,9 @@
 A store remembers the fingerprint of the application that runs on it. What differs is said, operator by operator:
 
 - What a source plans next may change at any time: it is logged before it runs.
-- An operator without state may change. Where states lie behind it, these must be of one batch B, with all results up to
-  B published and none after it, as the end of a run in good order leaves them. So batches up to B are the old code's,
-  in results and states, and all later ones the new code's, however often they are replayed.
+- An operator without state may change. Where states lie behind it, these must be of the newest batch B of the
+  checkpoint, with no result published after it, as the end of a run in good order leaves them. So batches up to B are
+  the old code's, in results and states, and all later ones the new code's, however often they are replayed.
 - A state is of the code that made it. A changed operator that has one is refused; if its user accepts that, it starts
   empty after batch B, or goes on with what it has (`NAME=keep`, for a user's own computation).
 - A state that is never stored (`checkpoint` none) would be rebuilt by the new code from batches of the old one: it is
@@ -18,7 +18,7 @@ from that same checkpoint empties the same operators again, and one that would h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,21 +52,23 @@ class Position:
         return 0 if self.line is None else self.line.top
 
     @property
-    def is_level(self) -> bool:
-        """Whether all states are of one batch and no result of a later one is published: nothing is replayed."""
-        states = set() if self.line is None else {version.batch for version in self.line.versions}
-        return len(states) <= 1 and self.published <= self.batch
-
-    @property
     def is_beginning(self) -> bool:
         """Whether no state is stored and no result published."""
         return self.line is None and not self.published
 
     @property
     def rebuilt(self) -> set[str]:
-        """The operators whose states were not stored, but are to be rebuilt."""
-        versions = () if self.line is None else self.line.versions
-        return {version.task.operator for version in versions if version.is_recipe}
+        """The operators whose states are not stored, but would be rebuilt from earlier batches."""
+        return {version.task.operator for version in self._versions if version.is_recipe}
+
+    @property
+    def older(self) -> set[str]:
+        """The operators that would be stepped again through batches up to the newest of the checkpoint."""
+        return {version.task.operator for version in self._versions if version.after < self.batch}
+
+    @property
+    def _versions(self) -> tuple[Version, ...]:
+        return () if self.line is None else self.line.versions
 
     @property
     def inputs(self) -> dict[str, Frames]:
@@ -152,30 +154,39 @@ class Changes:
                 queues=tuple(line.queues[one] for one in order) if line.queues else (),
                 acknowledged=tuple(line.acknowledged[one] for one in order) if line.acknowledged else (),
             )
-        empty = {*self._since(line.number, "emptied"), *(self.emptied if line.number == self.checkpoint else ())}
-        if not empty:
-            return line, segments
-        begun = [one.task.operator in empty for one in line.versions]
+        empty, changed = self._begun(line, "emptied", self.emptied), self._begun(line, "changed", self.changed)
+        affected = {*empty, *changed, *behind(self.application.topology, empty | changed)}
+        # What has no state can be anywhere: behind the old code's batches it need not step, nor could it be fed.
+        lifted = {name for name in affected if name in self.application.computations} - self._keeping(affected)
+        begun = [
+            one.task.operator in empty or (one.task.operator in lifted and one.after < line.top)
+            for one in line.versions
+        ]
         versions = (
             Version(one.task, line.top, NO_PASS) if new else one for one, new in zip(line.versions, begun, strict=True)
         )
         queues = (() if new else queue for queue, new in zip(line.queues, begun, strict=False))
+        new = {one.task for one, new in zip(line.versions, begun, strict=True) if new}
         line = replace(line, versions=tuple(versions), queues=tuple(queues))
-        return line, {task: () if task.operator in empty else parts for task, parts in segments.items()}
+        return line, {task: () if task in new else parts for task, parts in segments.items()}
 
     def inputs(self, line: StoredCheckpoint, known: JsonObject) -> JsonObject:
         """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
-        changed = {*self._since(line.number, "changed"), *(self.changed if line.number == self.checkpoint else ())}
+        changed = self._begun(line, "changed", self.changed)
         if not changed:
             return known
         affected = behind(self.application.topology, changed)
         ahead = inputs_ahead(self.application, _frames(known), affected)
         return {name: [encode(one, END_WATERMARK_US).hex() for one in found] for name, found in ahead.items()}
 
-    def _since(self, number: int, what: str) -> set[str]:
-        """The operators that recorded changes name which begin from a checkpoint."""
-        found = (one for one in self.known if one["checkpoint"] == number)
-        return {str(name) for record in found for name in records.items(record[what])}
+    def _begun(self, line: StoredCheckpoint, what: str, now: Sequence[str]) -> set[str]:
+        """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
+        found = (one for one in self.known if one["checkpoint"] == line.number)
+        before = {str(name) for record in found for name in records.items(record[what])}
+        return before | set(now if line.number == self.checkpoint else ())
+
+    def _keeping(self, names: Collection[str]) -> set[str]:
+        return {name for name in names if self.application.has_state(name)}
 
 
 def _frames(told: JsonObject) -> dict[str, Frames]:
