@@ -21,7 +21,7 @@ from tenax.engine.sources.files import files
 from tenax.engine.sources.generators import Pace
 from tenax.engine.sources.workloads import elements
 from tenax.engine.store import lines, records
-from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint, upload_segments
+from tenax.engine.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint, upload_segments
 from tenax.engine.store.journal import Journal
 from tenax.engine.store.store import Store
 from tenax.errors import InvalidRequest
@@ -146,9 +146,16 @@ def recorded(store: Path, one: Application, *accept: str) -> Changes:
     """What a driver does when it starts."""
     told = examined(store, one, *accept)
     opened = Store.open(store, told.fingerprint, admitted=True)
-    told.record(opened)
+    told.record(opened, standing(store), told.batch)
     opened.close()
     return told
+
+
+def standing(store: Path) -> StoredCheckpoint | None:
+    found = Manifests(store).newest_valid()
+    if not isinstance(found, ValidCheckpoint):
+        return None
+    return lines.from_record(found.checkpoint.number, records.mapping(found.checkpoint.notes))
 
 
 def newest(store: Store) -> Checkpoint:
@@ -298,7 +305,17 @@ def test_a_driver_that_was_overtaken_changes_no_code(tmp_path: Path) -> None:
     slow = Store.open(store, told.fingerprint, admitted=True)
     Store.open(store, examined(store, application(tmp_path)).fingerprint).close()
     with pytest.raises(EpochLost):
-        told.record(slow)
+        told.record(slow, standing(store), BATCH)
+    assert examined(store, application(tmp_path)).words == ()
+
+
+def test_code_does_not_change_under_a_driver_that_is_still_at_work(tmp_path: Path) -> None:
+    store, new = left(tmp_path, application(tmp_path)), application(tmp_path, length="2s")
+    told = examined(store, new, "window")
+    opened = Store.open(store, told.fingerprint, admitted=True)
+    with pytest.raises(UnsuitableStore, match=r"still at work \(batch 5\): start again when it has ended"):
+        told.record(opened, standing(store), BATCH + 1)
+    opened.close()
     assert examined(store, application(tmp_path)).words == ()
 
 

@@ -64,6 +64,7 @@ def run_command(
     Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
     """
     from tenax.cli.live import LiveView
+    from tenax.engine.admission import admitted
     from tenax.engine.application import check_rebuilt
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
@@ -91,6 +92,7 @@ def run_command(
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
+    admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)
         view.told(protected.line)

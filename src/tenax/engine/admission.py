@@ -330,7 +330,7 @@ class _Judge:
 
 def _accepted(application: Application, accept: Sequence[str]) -> dict[str, str]:
     """Names and what was said of each, if there are such operators or outputs."""
-    known = [*(one.name for one in application.topology.operators), *application.sinks]
+    known = list(dict.fromkeys([*(one.name for one in application.topology.operators), *application.sinks]))
     found: dict[str, str] = {}
     for word in accept:
         name, sign, how = (part.strip() for part in word.partition("="))

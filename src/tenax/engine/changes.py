@@ -25,7 +25,7 @@ from pathlib import Path
 from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
 from tenax.engine.application import Application
 from tenax.engine.comparisons import behind
-from tenax.engine.errors import DamagedStore
+from tenax.engine.errors import DamagedStore, UnsuitableStore
 from tenax.engine.schemas_ahead import Frames, inputs_ahead
 from tenax.engine.store import records
 from tenax.engine.store.checkpoints import Checkpoint, StoredSegment
@@ -113,9 +113,18 @@ class Changes:
             }
         return {**found, **self.moved}
 
-    def record(self, store: Store) -> None:
-        """Write the change down: from now on the store is this code's."""
+    def record(self, store: Store, line: StoredCheckpoint | None, published: int) -> None:
+        """Write the change down: from now on the store is this code's.
+
+        By now nobody else can commit anything; what the driver before has done at the last moment is seen here.
+        """
         if self.words:
+            stands = 0 if line is None else line.number
+            if stands != self.checkpoint or (self.concerns_states and published > self.batch):
+                raise UnsuitableStore(
+                    f"{store.folder}: code changes behind batch {self.batch}, where the last driver ended, found it "
+                    f"still at work (batch {published}): start again when it has ended"
+                )
             change: JsonObject = {
                 "epoch": store.epoch,
                 "topology": self.fingerprint,

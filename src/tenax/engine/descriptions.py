@@ -82,9 +82,13 @@ class Describer:
             case Enum():
                 return {"(enum)": f"{_name(type(value))}.{value.name}"}
             case str():
-                return value if len(value) <= SHOWN_LETTERS else {"(text)": value[:40], DIGEST: digest(value.encode())}
+                return (
+                    value
+                    if len(value) <= SHOWN_LETTERS
+                    else {"(text)": value[:40], "(checksum)": digest(value.encode())}
+                )
             case bytes() | bytearray():
-                return {"(bytes)": len(value), DIGEST: digest(bytes(value))}
+                return {"(bytes)": len(value), "(checksum)": digest(bytes(value))}
             case PurePath():
                 return str(value)
         if id(value) in self._known:
@@ -106,7 +110,7 @@ class Describer:
             case set() | frozenset():
                 return {"(set)": sorted((self.plain(one) for one in value), key=canonical)}
             case pl.Schema():
-                return {name: str(kind) for name, kind in value.items()}
+                return {**{name: str(kind) for name, kind in value.items()}, "(order)": list(value)}
             case Mapping():
                 return {key if isinstance(key, str) else repr(key): self.plain(one) for key, one in value.items()}
             case pl.Expr():

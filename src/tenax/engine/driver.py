@@ -76,8 +76,8 @@ class Driver:
         fingerprint = application.fingerprint()
         told = admitted(application, folder, fingerprint, settings.accept_changes)  # before a running driver is stopped
         self.store = Store.open(folder, told.fingerprint, admitted=True)
+        fence(told, folder, self.store.epoch)
         self.changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last one left it
-        fence(self.changes, folder, self.store.epoch)
         self.run_id = f"{self.store.identity}-{self.store.epoch}"
         elsewhere = self.changes.elsewhere
         self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch, elsewhere)
@@ -348,7 +348,7 @@ class Driver:
 
     def _record_changes(self) -> None:
         """Say what other code changes, and write it down before anything runs."""
-        self.changes.record(self.store)
+        self.changes.record(self.store, self.checkpoint, max(self.publisher.published.values(), default=0))
         for words in self.changes.words:
             self.observer.told(words)
 

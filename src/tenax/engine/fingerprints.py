@@ -11,6 +11,7 @@ import polars as pl
 
 from tenax.engine.descriptions import CLASS, CODE, EXPRESSION, FORMS, FUNCTION, LABELS, canonical, code_of, described
 from tenax.engine.store.records import Json, JsonObject, mapping
+from tenax.operators.parameters import attributes
 
 if TYPE_CHECKING:
     from tenax.engine.application import Application
@@ -45,7 +46,8 @@ def fingerprint(application: Application) -> dict[str, Json]:
         told: dict[str, Json] = {
             "computes": type(made).__name__,
             "stateless": source is None and application.computations[operator.name].stateless,
-            PARAMETERS: described(made.parameters()),
+            # a class of a user's may have an attribute of that name
+            PARAMETERS: described(made.parameters() if callable(made.parameters) else attributes(made)),
             KEYS: {
                 one.operator: list(application.keys.get((one.operator, operator.name), ())) for one in operator.inputs
             },
