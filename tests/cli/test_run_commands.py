@@ -82,12 +82,13 @@ def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[s
 
 
 def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tenax.engine.store.records import JsonObject
     from tenax.engine.store.store import Store
 
     store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
     store.log_batch(1, {"ranges": {}})
     store.record_event({"event": "x"})
-    told = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
+    told: JsonObject = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
     store.record_change({**told, "topology": {"topology": "roads", "operators": {"a": 2}}})
     store.close()
     assert run(["inspect", str(tmp_path / "s"), "--events", "5"]) == 0

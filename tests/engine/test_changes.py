@@ -411,6 +411,16 @@ def test_what_a_source_plans_next_may_always_change(tmp_path: Path) -> None:
     assert "pace.rows was nothing, is 500" in words
 
 
+def test_where_the_sources_have_ended_it_is_said_that_nothing_follows(tmp_path: Path) -> None:
+    store = left(tmp_path, application(tmp_path))
+    opened = Store.open(store, {}, admitted=True)
+    opened.log_batch(BATCH + 2, {"ranges": {}, "ended": True})
+    opened.close()
+    assert examined(store, application(tmp_path, rows=500)).words[-1] == (
+        "the sources had ended: no batch follows batch 6"
+    )
+
+
 def test_lateness_may_change_where_nothing_is_stepped_again(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path))
     (words,) = examined(store, application(tmp_path, lateness_us=2_000_000)).words

@@ -133,7 +133,15 @@ class _Judge:
             line = lines.from_record(checkpoint.number, records.mapping(checkpoint.notes))
         logs = {name: str(records.mapping(one)["log"]) for name, one in records.mapping(self.stored["sinks"]).items()}
         published = [max(self._last(name, log).values(), default=0) for name, log in logs.items()]
-        return Position(checkpoint, line, max(published, default=0))
+        batches = self._batches()
+        data = batches[-1]["data"] if batches else None
+        ended = isinstance(data, Mapping) and bool(data.get("ended"))
+        last = records.integer(batches[-1], "batch") if ended else None
+        return Position(checkpoint, line, max(published, default=0), last)
+
+    def _batches(self) -> list[JsonObject]:
+        folder = self.folder / "batches"
+        return journal.read(folder) if folder.exists() else []
 
     def _last(self, output: str, log: str) -> dict[int, int]:
         """The newest final batch of every partition of an output, in a commit log."""
@@ -179,7 +187,7 @@ class _Judge:
         else:
             states = [one for one in self.comparison.changed.values() if one.touches is Touches.STATE]
         sources = [one for one in self.comparison.changed.values() if one.touches is Touches.RANGES]
-        if not (self.folder / "batches").exists() or not journal.read(self.folder / "batches"):
+        if not self._batches():
             sources = []
         left = [one for one in (*states, *sources) if one.operator not in self.accepted]
         names = ",".join(one.operator for one in left)
@@ -306,6 +314,8 @@ class _Judge:
         found += self._new_columns(position)
         found += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
         found += [f"output {name!r} is written no more" for name in self.comparison.dropped]
+        if position.last is not None:
+            found.append(f"the sources had ended: no batch follows batch {position.last}")
         return found
 
     def _new_columns(self, position: Position) -> list[str]:

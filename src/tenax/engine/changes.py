@@ -40,11 +40,15 @@ Segments = Mapping[Task, tuple[StoredSegment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a store stands: its newest whole checkpoint, and up to where results are published after it."""
+    """Where a store stands: its newest whole checkpoint, up to where results are published, and the last batch, if any.
+
+    There is a `last` batch if the sources have ended.
+    """
 
     checkpoint: Checkpoint | None
     line: StoredCheckpoint | None
     published: int
+    last: int | None = None
 
     @property
     def batch(self) -> int:
