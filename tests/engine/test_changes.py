@@ -13,7 +13,7 @@ from tenax.api.streams import Topology
 from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version, recipe
 from tenax.engine.admission import admitted, fence
 from tenax.engine.application import Application
-from tenax.engine.changes import Changes
+from tenax.engine.changes import NOTED, Changes
 from tenax.engine.errors import DamagedStore, EpochLost, UnsuitableStore
 from tenax.engine.sinks.parquet import ParquetSink, parquet
 from tenax.engine.sinks.sink import StagedFile
@@ -368,6 +368,19 @@ def test_a_later_checkpoint_has_what_became_of_it_and_an_earlier_one_is_no_way_b
         changes.check_way_back(store, earlier, ["x"])
     with pytest.raises(DamagedStore, match="restore those files"):
         changes.check_way_back(store, None, ())
+
+
+def test_a_log_of_changes_that_lacks_what_a_checkpoint_knows_of_is_named(tmp_path: Path) -> None:
+    store, new = left(tmp_path, application(tmp_path)), application(tmp_path, length="2s")
+    recorded(store, new, "window")
+    opened = Store.open(store, {}, admitted=True)
+    noted = replace(newest(opened), notes={NOTED: len(opened.changes)})
+    opened.close()
+    examined(store, new).check_way_back(store, noted, ())
+    for path in (store / "changes").iterdir():
+        path.unlink()
+    with pytest.raises(DamagedStore, match="found 0 of 1: restore the folder 'changes'"):
+        examined(store, application(tmp_path)).check_way_back(store, noted, ())
 
 
 def test_after_a_change_without_states_any_checkpoint_will_do(tmp_path: Path) -> None:

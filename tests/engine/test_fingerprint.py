@@ -266,7 +266,7 @@ def test_code_laid_out_otherwise_in_another_folder_is_the_same(tmp_path: Path) -
         ),
         ("helping", 'pl.col("value") + 1)', 'pl.col("value") + 2)', "totals", "the code of made has changed"),
         ("app", 'key_by("sequence")', 'key_by("value")', "totals", "keys.each was sequence, is value"),
-        ("app", "rate=10,", "rate=20,", "rows", "rate._rows was 10, is 20"),
+        ("app", "rate=10,", "rate=20,", "rows", "rate.rows was 10, is 20"),
     ],
 )
 def test_what_means_something_else_is_named(
@@ -342,6 +342,21 @@ def test_values_that_hold_themselves_or_cannot_travel_are_described_all_the_same
 
     lock = threading.Lock()
     described({"ring": ring, "lock": lock, "function": forever, "nan": float("nan"), "kind": Pace, "set": {2, 1}})
+
+
+def test_values_of_enumerations_and_keys_that_are_objects_count() -> None:
+    from enum import Enum, IntEnum
+
+    class Key:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    def kinds(value: int) -> list[object]:
+        return [Enum("Colour", {"RED": value}).RED, IntEnum("Number", {"ONE": value}).ONE, {Key(value): 1}]  # type: ignore[attr-defined]
+
+    for one, same, other in zip(kinds(1), kinds(1), kinds(2), strict=True):
+        assert canonical(described({"it": one})) == canonical(described({"it": same}))
+        assert canonical(described({"it": one})) != canonical(described({"it": other}))
 
 
 def test_attributes_of_any_name_count() -> None:

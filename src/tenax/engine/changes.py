@@ -30,10 +30,12 @@ from tenax.engine.schemas_ahead import Frames, inputs_ahead
 from tenax.engine.store import records
 from tenax.engine.store.checkpoints import Checkpoint, StoredSegment
 from tenax.engine.store.records import JsonObject
-from tenax.engine.store.store import Store
+from tenax.engine.store.store import CHANGES, Store
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US
+
+NOTED = "changes"  # in the notes of a checkpoint: how many changes were recorded when it was made
 
 Segments = Mapping[Task, tuple[StoredSegment, ...]]
 
@@ -147,6 +149,12 @@ class Changes:
     def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
         """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
         number = 0 if checkpoint is None else checkpoint.number
+        notes = {} if checkpoint is None else records.mapping(checkpoint.notes)
+        if int(str(notes.get(NOTED, 0))) > len(self.known):
+            raise DamagedStore(
+                f"{folder}: the log of changes of code has all that checkpoint {number} knows of, found "
+                f"{len(self.known)} of {notes[NOTED]}: restore the folder {CHANGES!r}"
+            )
         for record in self.known:
             if records.integer(record, "checkpoint") > number and record["states"]:
                 raise DamagedStore(

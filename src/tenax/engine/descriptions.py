@@ -75,12 +75,12 @@ class Describer:
         if self._left < 0 or len(self._open) > MAX_DEPTH:
             return {"(type)": _name(type(value))}
         match value:
+            case Enum():
+                return {"(enum)": f"{_name(type(value))}.{value.name}", "(value)": self.plain(value.value)}
             case None | bool() | int():
-                return value if not isinstance(value, Enum) else {"(enum)": f"{_name(type(value))}.{value.name}"}
+                return value
             case float():
                 return value if math.isfinite(value) else {"(float)": str(value)}
-            case Enum():
-                return {"(enum)": f"{_name(type(value))}.{value.name}"}
             case str():
                 return (
                     value
@@ -112,7 +112,7 @@ class Describer:
             case pl.Schema():
                 return {**{name: str(kind) for name, kind in value.items()}, "(order)": list(value)}
             case Mapping():
-                return {key if isinstance(key, str) else repr(key): self.plain(one) for key, one in value.items()}
+                return {self._key(key): self.plain(one) for key, one in value.items()}
             case pl.Expr():
                 return self.expression(value)
             case pl.DataType():
@@ -138,6 +138,9 @@ class Describer:
                 return self._code(value)
         wrapped = getattr(value, "__wrapped__", None)
         return self.plain(wrapped) if isinstance(wrapped, FunctionType) else self._object(value)
+
+    def _key(self, key: object) -> str:
+        return key if isinstance(key, str) else canonical(self.plain(key))
 
     def expression(self, value: pl.Expr) -> Json:
         """An expression: its text to be read, and a digest that holds what the text leaves out."""

@@ -23,6 +23,7 @@ from tenax.engine.admission import admitted, fence
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
+from tenax.engine.changes import NOTED
 from tenax.engine.errors import EpochLost
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
@@ -304,7 +305,7 @@ class Driver:
             one.task: () if one.is_recipe else files.get(one.task, before.get(one.task, ())) for one in line.versions
         }
         positions = self.planner.batch(line.top).positions
-        notes = {**lines.to_record(line), **self.ordering.notes(line)}
+        notes = {**lines.to_record(line), **self.ordering.notes(line), NOTED: len(self.store.changes)}
         checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
         self.store.commit_checkpoint(checkpoint)
         self.ordering.keep(line, segments)

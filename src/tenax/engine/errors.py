@@ -6,7 +6,7 @@ TenaxError
 │   └── DifferingSchemas    a file's columns differ from those of the files before it
 ├── InvalidSource           an argument of a source or sink is outside its range
 ├── StoreFailed             the file system refused a read or write
-├── UnsuitableStore         a store is of another topology or format, or its file system cannot create exclusively
+├── UnsuitableStore         a store is of other code, topology or format, or its files cannot be created exclusively
 ├── DamagedStore            a stored file is missing, or its size or checksum differs
 ├── EpochLost               a newer driver has taken over; this one must stop
 ├── ConflictingResults      a result was committed before with other rows, or a folder belongs to another run
@@ -37,7 +37,7 @@ class StoreFailed(TenaxError):
 
 
 class UnsuitableStore(TenaxError):
-    """A store is of another topology or format, or its file system cannot create files exclusively."""
+    """A store is of other code, another topology or format, or its file system cannot create files exclusively."""
 
 
 class DamagedStore(TenaxError):

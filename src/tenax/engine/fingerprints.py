@@ -104,7 +104,9 @@ def _compared(stored: Json, given: Json, path: str, lenient: bool) -> list[Diffe
 
 def _words(path: str, stored: Json, given: Json) -> str:
     parts = path.split(".")
-    where = ".".join(one for one in parts if not one.startswith("("))  # how a description is put together is our matter
+    where = ".".join(
+        one.lstrip("_") for one in parts if not one.startswith("(")
+    )  # how a description is put together is our matter
     if parts[-1] == CODE:
         return (
             "its code has changed" if where in {"", OWN} else f"the code of {where.removeprefix('code.')} has changed"
