@@ -19,7 +19,6 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 import polars as pl
 from pyspark import cloudpickle
 
-import tenax
 from tenax.engine.store.records import Json
 from tenax.operators.parameters import attributes
 
@@ -36,7 +35,7 @@ _KINDS_OF_CALL = (
     | inspect.CO_COROUTINE
     | inspect.CO_ASYNC_GENERATOR
 )
-_TENAX = str(Path(tenax.__file__).resolve().parent)
+_TENAX = str(Path(__file__).resolve().parents[1])
 _EXAMPLES = str(Path(_TENAX, "examples", "apps"))  # written as a user would
 _LIBRARIES = frozenset(
     {
