@@ -59,6 +59,8 @@ rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
         (GOOD, ["--checkpoint", "swept"], "checkpoint is one of aligned, synchronous, individual, sweeping"),
         (KEEPS_ALL, ["--checkpoint", "none"], "operator 'totals': checkpoint none is for states that a few batches"),
         (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),
+        (GOOD, ["--accept-changes", "c"], "--accept-changes names operators and outputs, found 'c': use one of a, b"),
+        (GOOD, ["--accept-changes", "b"], "--accept-changes names what has changed, found 'b', but nothing has"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(
@@ -80,14 +82,19 @@ def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[s
 
 
 def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tenax.engine.store.records import JsonObject
     from tenax.engine.store.store import Store
 
     store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
     store.log_batch(1, {"ranges": {}})
     store.record_event({"event": "x"})
+    told: JsonObject = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
+    store.record_change({**told, "topology": {"topology": "roads", "operators": {"a": 2}}})
     store.close()
     assert run(["inspect", str(tmp_path / "s"), "--events", "5"]) == 0
     out = capsys.readouterr().out
     assert "Store of roads" in out
     assert "1 to 1" in out
+    assert "Changes of code" in out
+    assert "keys was [b], is [c]" in out
     assert run(["inspect", str(tmp_path / "s"), "--json"]) == 0

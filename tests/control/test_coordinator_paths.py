@@ -194,11 +194,30 @@ def test_a_replay_of_published_batches_publishes_nothing() -> None:
     assert coordinator.state.finished == 2
 
 
-def test_code_of_an_operator_that_raises_stops_the_run_at_once() -> None:
+def test_code_of_an_operator_that_raises_stops_the_run_at_once_if_nothing_is_done() -> None:
+    coordinator, order = running()
+    failure = OperatorRaised("b", B, 1, "KeyError: 'speed'")
+    reason = "operator 'b' raised in task b[0], batch 1: KeyError: 'speed'; correct the operator and start again"
+    assert coordinator.handle(PassFailed(order.pass_id, failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
+
+
+def test_what_comes_before_a_batch_at_which_an_operator_raises_is_published_and_stored() -> None:
     coordinator, order = running()
     failure = OperatorRaised("b", B, 2, "KeyError: 'speed'")
-    reason = "operator 'b' raised in task b[0], batch 2: KeyError: 'speed'; correct the operator and start again"
-    assert coordinator.handle(PassFailed(order.pass_id, failure)) == [Stop(Outcome.FAILED, reason, resumable=True)]
+    again = coordinator.handle(PassFailed(order.pass_id, failure))
+    assert again == [passing(2, 1, 1, INITIAL)]
+    (publish, third, *_) = coordinator.handle(finished(2, 1))
+    assert isinstance(publish, Publish)
+    assert isinstance(third, RunPass)
+    assert third.first == 2
+    assert coordinator.handle(PassFailed(third.pass_id, failure)) == []
+    (store,) = coordinator.handle(Published(publish.pass_id))
+    assert isinstance(store, StoreCheckpoint)
+    assert {version.batch for version in store.line.versions} == {1}
+    *_, stop = coordinator.handle(CheckpointStored(store.line.number, store.attempt))
+    assert isinstance(stop, Stop)
+    assert (stop.outcome, stop.resumable) == (Outcome.FAILED, True)
+    assert "operator 'b' raised in task b[0], batch 2" in stop.reason
 
 
 def test_a_source_that_cannot_be_read_stops_the_run_at_once() -> None:

@@ -23,6 +23,11 @@ def name_values(words: list[str]) -> dict[str, object]:
     return found
 
 
+def names(text: str | None) -> tuple[str, ...]:
+    """`speed,jams` as names."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
 def _value(text: str) -> object:
     for kind in (int, float):
         try:

@@ -38,6 +38,15 @@ HeartbeatEvery = Annotated[
 MissedHeartbeats = Annotated[
     int, typer.Option("--missed", metavar="N", help="So many missed heartbeats, and a node is given up.", min=1)
 ]
+AcceptChanges = Annotated[
+    str | None,
+    typer.Option(
+        "--accept-changes",
+        metavar="NAMES",
+        help="Operators whose code has changed on the same store and that may start empty, like 'speed,jams'; "
+        "'totals=keep' lets one of your own go on with its state; outputs that go elsewhere from now on.",
+    ),
+]
 Replicas = Annotated[
     str | None,
     typer.Option("--replicas", metavar="N|all|TASKS", help="Tasks that run twice: the best N, all, or those named."),

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from tenax.cli import render
-from tenax.cli.arguments import check_standby, name_values, overridden
-from tenax.cli.options import Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
+from tenax.cli.arguments import check_standby, name_values, names, overridden
+from tenax.cli.options import AcceptChanges, Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
 from tenax.control.instructions import Outcome, Stop
 from tenax.errors import TenaxError
 
@@ -38,6 +38,7 @@ def run_command(
     standby_nodes: StandbyNodes = 0,
     heartbeat: HeartbeatEvery = "5s",
     missed: MissedHeartbeats = 3,
+    accept_changes: AcceptChanges = None,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -49,14 +50,21 @@ def run_command(
     cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
     [bold]protection[/bold]: the part of the processor time that replicas, retained outputs and checkpoints took.
 
+    The store remembers your code. Changed operators without state go on with the next batch, and the run says so;
+    where a state is of the old code, the run is refused with what has changed, operator by operator, until you put it
+    back or accept with --accept-changes that these operators start empty.
+
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
 
     Example: tenax run examples/apps/traffic.py --nodes 4 --racks 2 --replicas 8 --store out/traffic
 
     Example: tenax run examples/apps/traffic.py --checkpoint sweeping --standby incidents=active
+
+    Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
     """
     from tenax.cli.live import LiveView
+    from tenax.engine.admission import admitted
     from tenax.engine.application import check_rebuilt
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
@@ -79,10 +87,12 @@ def run_command(
             racks=racks,
             standby_nodes=standby_nodes,
             heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
+            accept_changes=names(accept_changes),
         )
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
+    admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)
         view.told(protected.line)

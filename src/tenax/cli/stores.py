@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from tenax.cli import render
 from tenax.cli.options import AsJson
@@ -18,14 +19,15 @@ def inspect_command(
     as_json: AsJson = False,
     events: Annotated[int, typer.Option("--events", metavar="N", help="Also show the last N events.", min=0)] = 0,
 ) -> None:
-    """Checkpoints, batches and events of a run; it may be running or ended.
+    """Checkpoints, batches, changes of code and events of a run; it may be running or ended.
 
     Example: tenax inspect out/traffic/store --events 20
     """
     from tenax.engine.store import journal
     from tenax.engine.store.checkpoints import Manifests
     from tenax.engine.store.events import read_events
-    from tenax.engine.store.records import decode_object, integer, mapping
+    from tenax.engine.store.records import decode_object, integer, items, mapping
+    from tenax.engine.store.store import CHANGES
 
     file = store / "store.json"
     _check_store(store)
@@ -35,7 +37,8 @@ def inspect_command(
     checkpoints = [manifests.read(key) for key in manifests.known()]
     epochs = len(list((store / "epochs").glob("*.json")))
     recorded = read_events(store)[-events:] if events else []
-    topology = mapping(about["topology"])
+    changes = journal.read(store / CHANGES)
+    topology = mapping(changes[-1]["topology"] if changes else about["topology"])
     if as_json:
         render.print_json(
             {
@@ -46,6 +49,7 @@ def inspect_command(
                     {"number": one.number, "batch": one.batch, "epoch": one.epoch, "files": len(one.files)}
                     for one in checkpoints
                 ],
+                "changes": [{name: one for name, one in change.items() if name != "topology"} for change in changes],
                 "events": recorded,
             }
         )
@@ -67,6 +71,14 @@ def inspect_command(
         (f"{one.batch:,}", f"{one.epoch}", f"{len(one.files):,}", f"{_bytes(one):,}") for one in reversed(checkpoints)
     ]
     out.print(render.table("Checkpoints", ("after batch", "epoch", "files", "bytes"), rows))
+    if changes:
+        out.print()
+        told = [
+            (f"{integer(one, 'batch'):,}", f"{integer(one, 'epoch')}", escape(str(words)))
+            for one in reversed(changes)
+            for words in items(one["words"])
+        ]
+        out.print(render.table("Changes of code", ("after batch", "epoch", "what"), told))
     for event in recorded:
         out.print(str(event), soft_wrap=True, markup=False)
 

@@ -15,7 +15,8 @@ pass) are ignored and logged as such.
     PassFinished, round            heads of what was behind rise; maybe all back,   Publish, RunPass, MoveTasks
                                    maybe those that move change places
     PassFinished, report missing   as PassFailed                                    RunPass
-    PassFailed, operator, source                                                    Stop failed
+    PassFailed, operator           passes end before that batch; then wrap-up       RunPass live; (below), Stop failed
+    PassFailed, source                                                              Stop failed
     PassFailed, storage refused    a pause, longer each time                        RunPass with a new id | Stop failed
     PassFailed, passing cause      attempt + 1; then all at the checkpoint, then    RunPass with a new id, RollBack |
                                    at the one before it                             Stop failed
@@ -42,8 +43,8 @@ back the tentative ones.
 Tasks that are never stored are on a checkpoint as recipes: from which batch on they are stepped again, without output,
 until they are where the recipe says. Until then they are behind, like all others that catch up.
 
-Wrap-up (asked to stop, or sources ended and all finished): the live pass ends; results are published, a last checkpoint
-is stored unless tasks are missing and somebody asked for the end, Trim, Stop.
+Wrap-up (asked to stop, an operator raised, or sources ended and all finished): the live pass ends; results are
+published, a last checkpoint is stored unless tasks are missing and the end was asked for or forced, Trim, Stop.
 
 Invariants (invariants.py): only versions of finished passes are cited; every task's head is at or before `finished`;
 tentative versions exist only of tasks that are tainted; final results of a task are published in order, up to its head

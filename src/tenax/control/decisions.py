@@ -110,6 +110,8 @@ def _run_live(run: Run, state: RunState) -> Decision:
     settings, first = run.settings, state.finished + 1
     may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.unpublished)
     last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
+    if first < state.raises_at:
+        last = min(last, state.raises_at - 1)
     if last < first or _waits(run, state, now) or _suspended(run, state):
         return state, None
     steps = _live_steps(run, state, now)

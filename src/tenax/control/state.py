@@ -239,6 +239,7 @@ class RunState:
     - `tasks` has one state per task, in task order; `finished` is the newest batch that a live pass is through. A task
       whose head is older is behind; what depends on it can only go on tentatively.
     - A node that is `gone` never comes back, not even if its arrival is reported late.
+    - `raises_at` is a batch at which an operator raised: no live pass takes it together with those before it.
     - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
       replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
     - `log_faults`, `live_faults`, `round_faults` and `publish_faults` are how often in a row a sink or the store has
@@ -278,6 +279,7 @@ class RunState:
     round: Running | None = None
     round_attempt: int = 1
     round_faults: int = 0
+    raises_at: int = 0
     rollbacks: int = 0
 
     published: Mapping[Task, int] = field(default_factory=dict)

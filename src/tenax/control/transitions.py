@@ -331,8 +331,12 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
         return Ignored("this pass does not run")
     over = settle(run, replace(state, live=None) if live else replace(state, round=None))
     match failure:
+        case OperatorRaised() if live and failure.batch > running.first:
+            return replace(over, live_attempt=1, raises_at=failure.batch)  # what comes before it can pass
         case OperatorRaised():
-            return failed(over, f"{failure}; correct the operator and start again")
+            # with a last checkpoint: corrected code begins right behind what is published, and replays nothing
+            reason = f"{failure}; correct the operator and start again"
+            return replace(over, wrap_up=Stop(Outcome.FAILED, reason, resumable=True))
         case SourceUnreadable():
             return failed(over, f"{failure}; correct the source and start again")
         case NodeGone() if any(node.name == failure.node for node in state.nodes):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tenax.control.state import Outputs, Recovery, Strategy
+from tenax.engine.fingerprints import fingerprint
 from tenax.engine.sinks.sink import Sink
 from tenax.engine.sources.source import Source
+from tenax.engine.store.records import Json
 from tenax.errors import InvalidRequest, InvalidTopology
-from tenax.model.files import topology_data
 from tenax.model.topology import Topology, suggestion
 from tenax.operators.computation import Computation
 from tenax.operators.durations import microseconds
@@ -165,7 +164,7 @@ class Application:
     - Every operator of the topology has a source or a computation.
     - `sinks` are by output operator, and by `late_output(source)` where late rows are kept.
     - `keys` are the columns by which an operator's input is spread over its tasks, for each (producer, consumer).
-    - `protection` may change from one run on a store to the next; all else must stay.
+    - `protection` may change from one run on a store to the next; of all else `fingerprint` tells what has changed.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -188,21 +187,9 @@ class Application:
         """Whether tasks of an operator keep anything from batch to batch; sources have their log."""
         return operator in self.computations and not self.computations[operator].stateless
 
-    def fingerprint(self) -> dict[str, object]:
-        """What must be the same for a store to be resumed: plain data, so that a difference can be named."""
-        shape = json.dumps(topology_data(self.topology), sort_keys=True)
-        return {
-            "topology": self.topology.name,
-            "operators": {
-                operator.name: {
-                    "parallelism": operator.parallelism,
-                    "inputs": [f"{one.operator} ({one.partitioning})" for one in operator.inputs],
-                    "computes": type(self.sources.get(operator.name) or self.computations[operator.name]).__name__,
-                }
-                for operator in self.topology.operators
-            },
-            "shape": hashlib.sha256(shape.encode()).hexdigest(),
-        }
+    def fingerprint(self) -> dict[str, Json]:
+        """What a store remembers of it, so that a difference can be named, operator by operator."""
+        return fingerprint(self)
 
 
 def check_rebuilt(application: Application, everywhere: Strategy, strategies: Mapping[str, Strategy]) -> None:

@@ -19,9 +19,11 @@ from tenax.control.failures import (
 from tenax.control.records import plain
 from tenax.control.state import Strategy
 from tenax.control.versions import StoredCheckpoint, Version
+from tenax.engine.admission import admitted, fence
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
+from tenax.engine.changes import NOTED
 from tenax.engine.errors import EpochLost, StoreFailed
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
@@ -75,14 +77,20 @@ class Driver:
         self.observer = observer
         self.graph = TaskGraph(application.topology)
         folder = folder.resolve()  # workers have another working folder
-        check_takeover(folder, application)
-        self.store = Store.open(folder, application.fingerprint())
+        fingerprint = application.fingerprint()
+        told = admitted(application, folder, fingerprint, settings.accept_changes)  # before a running driver is stopped
+        check_takeover(folder, application, told.elsewhere)
+        self.store = Store.open(folder, told.fingerprint, admitted=True)
+        fence(told, folder, self.store.epoch)
+        self.changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last one left it
         self.run_id = f"{self.store.identity}-{self.store.epoch}"
-        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch)
+        elsewhere = self.changes.elsewhere
+        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch, elsewhere)
         note_outputs(folder, outputs_of(application))
         self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
         self.checkpoint = self._restored()
+        self._record_changes()
         self._renew_batches()
         self._events: queue.Queue[events.Event] = queue.Queue()
         self._stopping = threading.Event()
@@ -313,7 +321,7 @@ class Driver:
             one.task: () if one.is_recipe else files.get(one.task, before.get(one.task, ())) for one in line.versions
         }
         positions = self.planner.batch(line.top).positions
-        notes = {**lines.to_record(line), **self.ordering.notes(line)}
+        notes = {**lines.to_record(line), **self.ordering.notes(line), NOTED: len(self.store.changes)}
         checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
         self.store.commit_checkpoint(checkpoint)
         self.ordering.keep(line, segments)
@@ -355,6 +363,12 @@ class Driver:
             self.store.epoch, nodes, self.checkpoint, self.planner.logged, dict(self.publisher.published)
         )
 
+    def _record_changes(self) -> None:
+        """Say what other code changes, and write it down before anything runs."""
+        self.changes.record(self.store, self.checkpoint, max(self.publisher.published.values(), default=0))
+        for words in self.changes.words:
+            self.observer.told(words)
+
     def _renew_batches(self) -> None:
         """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
         # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
@@ -374,18 +388,21 @@ class Driver:
         for damage in found.damage:
             self.store.record_event({"damage": damage})
             self.observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
-        self.store.set_aside(found.checkpoint.number if isinstance(found, ValidCheckpoint) else 0)
-        if not isinstance(found, ValidCheckpoint):
+        checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
+        self.changes.check_way_back(self.store.folder, checkpoint, found.damage)
+        self.store.set_aside(0 if checkpoint is None else checkpoint.number)
+        if checkpoint is None:
             return None
-        checkpoint = found.checkpoint
         notes = records.mapping(checkpoint.notes)
         line = lines.from_record(checkpoint.number, notes)
+        tasks = self.graph.tasks(range(len(self.graph)))
+        line, segments = self.changes.applied(line, checkpoint.segments, tasks)
         marks = records.mapping(notes["marks"])
-        empties = records.mapping(notes["empties"])
+        empties = self.changes.inputs(line, records.mapping(notes["empties"]))
         self.ordering.restore(
             line.batch,
             {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         )
-        self.ordering.keep(line, checkpoint.segments)
+        self.ordering.keep(line, segments)
         return line

@@ -8,7 +8,7 @@ TenaxError
 ├── StoreFailed             the file system refused a read or write
 │   └── SinkFailed          an output's results cannot be committed just now: its place is full, read-only or away
 ├── SinkRaised              a function to which results are handed raised
-├── UnsuitableStore         a store is of another topology or format, or its file system cannot create exclusively
+├── UnsuitableStore         a store is of other code, topology or format, or its files cannot be created exclusively
 ├── DamagedStore            a stored file is missing, or its size or checksum differs
 ├── EpochLost               a newer driver has taken over; this one must stop
 ├── ConflictingResults      a result was committed before with other rows, or a folder belongs to another run
@@ -47,7 +47,7 @@ class SinkRaised(TenaxError):
 
 
 class UnsuitableStore(TenaxError):
-    """A store is of another topology or format, or its file system cannot create files exclusively."""
+    """A store is of other code, another topology or format, or its file system cannot create files exclusively."""
 
 
 class DamagedStore(TenaxError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,12 +23,22 @@ from tenax.model.tasks import Task
 class Publisher:
     """Keeps what passes have staged until it is committed, final or tentative.
 
-    `published` is the newest final batch of every task with results, and stays so over restarts.
+    `published` is the newest final batch of every task with results, and stays so over restarts. Results up to
+    `elsewhere`, of every partition of an output, are in a folder that it had before.
     """
 
-    def __init__(self, application: Application, graph: TaskGraph, folder: Path, identity: str, epoch: int) -> None:
+    def __init__(
+        self,
+        application: Application,
+        graph: TaskGraph,
+        folder: Path,
+        identity: str,
+        epoch: int,
+        elsewhere: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         self._graph = graph
         self._places = {name: sink.place for name, sink in application.sinks.items()}
+        self._elsewhere = elsewhere or {}
         self._committers: dict[str, Committer] = {
             name: sink.committer(name, folder, identity, epoch) for name, sink in application.sinks.items()
         }
@@ -38,7 +48,7 @@ class Publisher:
         for operator in graph.operators:
             names = [name for name in (operator.name, late_output(operator.name)) if name in self._committers]
             for index in range(operator.parallelism) if names else ():
-                last = min(self._committers[name].last_batch(index) for name in names)
+                last = min(max(self._committers[name].last_batch(index), self._before(name, index)) for name in names)
                 self.published[Task(operator.name, index)] = last
 
     @property
@@ -58,12 +68,18 @@ class Publisher:
     @property
     def highest(self) -> int:
         """The newest batch of which any result is committed."""
-        return max((one.highest for one in self._committers.values()), default=0)
+        before = (batch for batches in self._elsewhere.values() for batch in batches)
+        return max((*(one.highest for one in self._committers.values()), *before), default=0)
 
     @property
     def final(self) -> int:
         """The newest batch of which all final results are committed."""
         return min(self.published.values(), default=0)
+
+    def _before(self, output: str, partition: int) -> int:
+        """The newest batch of which a result is where the output went before."""
+        batches = self._elsewhere.get(output, ())
+        return batches[partition] if batches else 0
 
     def keep(self, pass_id: PassId, reports: Iterable[Report]) -> None:
         """Remember what a pass has staged."""

@@ -49,6 +49,7 @@ class RunSettings:
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
       asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
+    - `accept_changes` names the operators and outputs whose code may differ from the store's, see `changes`.
     """
 
     nodes: int = 2
@@ -68,3 +69,4 @@ class RunSettings:
     keep_batches: bool = False
     replay: bool = False
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    accept_changes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ be put back: once a driver has taken over, it goes on with logs of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,23 +27,24 @@ class Standings:
 
     - `checkpoints` are those whose files are all there, newest first, with the newest batch of each.
     - `logged` are the first and the newest batch of the batch log; (1, 0) if it has none.
-    - `surveys` are by output.
+    - `surveys` are by output; `elsewhere` are the newest batches of its partitions in a folder that it had before.
     """
 
     checkpoints: tuple[tuple[Checkpoint, int], ...]
     surveys: Mapping[str, Survey]
-    partitions: Mapping[str, int]
+    elsewhere: Mapping[str, Sequence[int]]
     logged: tuple[int, int]
 
 
-def check_takeover(store: Path, application: Application) -> None:
+def check_takeover(store: Path, application: Application, elsewhere: Mapping[str, Sequence[int]]) -> None:
     """Refuse to take over a store whose parts contradict each other, or whose lost results cannot be made again.
 
     Also beside a driver that still runs: what it adds meanwhile is read in an order in which it contradicts nothing.
+    Results up to `elsewhere`, of every partition of an output, are in a folder that it had before.
     """
     if not (store / "store.json").exists():
         return
-    found = look(store, outputs_of(application))
+    found = look(store, outputs_of(application), elsewhere)
     contradiction = contradicts(found)
     if contradiction is not None:
         raise DamagedStore(f"{store}: {contradiction}")
@@ -68,7 +69,13 @@ def outputs_of(application: Application) -> dict[str, tuple[Sink, int]]:
     }
 
 
-def look(store: Path, outputs: Mapping[str, tuple[Sink, int]], *, read: bool = False) -> Standings:
+def look(
+    store: Path,
+    outputs: Mapping[str, tuple[Sink, int]],
+    elsewhere: Mapping[str, Sequence[int]],
+    *,
+    read: bool = False,
+) -> Standings:
     """How far a run has come; `outputs` are its sinks, with their partitions. With `read` every result is read.
 
     Checkpoints are looked at before commit logs, and these before the batch log: a driver that runs meanwhile only
@@ -79,17 +86,18 @@ def look(store: Path, outputs: Mapping[str, tuple[Sink, int]], *, read: bool = F
     surveys = {name: sink.survey(name, store, read=read) for name, (sink, _) in outputs.items()}
     content = journal.read_content(store / "batches")
     logged = content.dropped + 1, content.dropped + len(content.entries)
-    return Standings(checkpoints, surveys, {name: count for name, (_, count) in outputs.items()}, logged)
+    before = {name: [*elsewhere.get(name, ()), *[0] * count][:count] for name, (_, count) in outputs.items()}
+    return Standings(checkpoints, surveys, before, logged)
 
 
 def contradicts(found: Standings) -> str | None:
     """What does not fit together, in words; None if all does."""
     stored = max((newest for _, newest in found.checkpoints), default=0)
     logged = found.logged[1]
-    for output, count in found.partitions.items():
+    for output, before in found.elsewhere.items():
         ledger = found.surveys[output].ledger
         known = (*ledger.final, *ledger.lost)
-        last = min((_last(known, partition) for partition in range(count)), default=0)
+        last = min((max(_last(known, number), least) for number, least in enumerate(before)), default=0)
         highest = max((batch for batch, _ in known), default=0)
         if last < stored:
             return (

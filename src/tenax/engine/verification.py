@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenax.engine.changes import moved_results
 from tenax.engine.errors import DamagedStore
 from tenax.engine.sinks.delivery import CallbackSink
 from tenax.engine.sinks.ledger import LOST, Key
 from tenax.engine.sinks.parquet import ParquetSink, visible_name
 from tenax.engine.sinks.sink import Sink, commit_entry
-from tenax.engine.store import durable, records
+from tenax.engine.store import durable, journal, records
 from tenax.engine.store.checkpoints import Manifests
 from tenax.engine.store.journal import Journal
 from tenax.engine.store.records import Json, JsonObject
-from tenax.engine.store.store import claim
+from tenax.engine.store.store import CHANGES, claim
 from tenax.engine.takeover import Standings, contradicts, look, oldest_remade
 
 OUTPUTS = "outputs.json"  # in a store: where the results of its outputs are
@@ -118,7 +119,7 @@ def verify(
     for name, folder in (elsewhere or {}).items():
         outputs[name] = (ParquetSink(folder), outputs[name][1] if name in outputs else 1)
     try:
-        found = look(store, outputs, read=True)
+        found = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)
     except DamagedStore as error:
         findings.add(str(error), STOPS)
         return findings

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tenax.operators.parameters import attributes
+
 State = Mapping[str, pl.DataFrame]
 """A task's state: named segments.
 
@@ -53,6 +55,7 @@ class Computation(ABC):
     - One with `bounded = True` says that its state follows from the batches since `oldest` and the watermark before
       them, so that it need not be kept either: stepped through these from its initial state, it gives the same bytes.
     - A step takes rows as their producers send them, or what `combined` makes of them.
+    - `parameters` are all that it was made with: a store remembers them, and refuses a state that others have made.
     """
 
     deterministic = True
@@ -62,6 +65,13 @@ class Computation(ABC):
     def initial(self) -> State:
         """The state before the first batch."""
         return {}
+
+    def parameters(self) -> Mapping[str, object]:
+        """What decides, beside its code, what it computes, by the names that a user knows; all attributes if not told.
+
+        Two computations of the same class and parameters compute the same.
+        """
+        return attributes(self)
 
     def combined(self, number: int, rows: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002
         """What a producer task may send in place of its rows of a batch for input `number`: fewer that say as much.

@@ -25,3 +25,13 @@ def microseconds(text: str) -> int:
             f"a span of time is whole numbers with units ({', '.join(MICROSECONDS)}): found {text!r}; write '10s'"
         )
     return sum(int(number) * MICROSECONDS[unit] for number, unit in PART.findall(text))
+
+
+def span(us: int) -> str:
+    """A number of microseconds as people write it, in as few parts as it takes."""
+    parts = []
+    for unit, size in sorted(MICROSECONDS.items(), key=lambda one: -one[1]):
+        if unit != "w" and us >= size:
+            parts.append(f"{us // size}{unit}")
+            us %= size
+    return "".join(parts) or "0s"

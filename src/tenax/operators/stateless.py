@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import Computation, State, StepInput, StepOutput
 from tenax.operators.expressions import keeps_rows, row_wise, written
+from tenax.operators.parameters import attributes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,14 @@ class Stateless(Computation):
 
     transformations: tuple[Transformation, ...]
 
+    def parameters(self) -> Mapping[str, object]:
+        """What each transformation was given, by its verb; with a number, if there are several."""
+        several = len(self.transformations) > 1
+        found: dict[str, object] = {}
+        for number, one in enumerate(self.transformations, start=1):
+            found[f"{number} {verb_of(one)}" if several else verb_of(one)] = next(iter(attributes(one).values()))
+        return found
+
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Transform the rows of the batch."""
         query = given.frames[0].lazy()
@@ -75,6 +84,19 @@ class Stateless(Computation):
     def then(self, other: Stateless) -> Stateless:
         """Both as one computation."""
         return Stateless((*self.transformations, *other.transformations))
+
+
+def verb_of(transformation: Transformation) -> str:
+    """What a user calls it."""
+    match transformation:
+        case Filter():
+            return "filter"
+        case Select():
+            return "select"
+        case WithColumns():
+            return "with_columns"
+        case Map():
+            return "map"
 
 
 def filter_rows(*predicates: pl.Expr) -> Stateless:

@@ -13,7 +13,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.aggregates import FLOAT, MEANS, ORDERED, TIME, TYPE, Aggregate, result_types, split_aggregates
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
-from tenax.operators.durations import microseconds
+from tenax.operators.durations import microseconds, span
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
 from tenax.operators.stateless import collected
@@ -52,6 +52,16 @@ class Windows(Computation):
     every_us: int
     expressions: tuple[pl.Expr, ...]
     aggregates: tuple[Aggregate, ...]
+
+    def parameters(self) -> Mapping[str, object]:
+        """As they were given: the aggregates follow from their expressions."""
+        return {
+            "time": self.time,
+            "keys": self.keys,
+            "length": span(self.length_us),
+            "every": span(self.every_us),
+            "aggregates": self.expressions,
+        }
 
     def combined(self, number: int, rows: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002
         """The rows by (pane, key), in the order of panes; the types of its columns tell those of the results.

@@ -46,10 +46,6 @@ class CallbackSink(Sink):
         """The function, by its name."""
         return f"function {getattr(self.function, '__qualname__', self.function)}"
 
-    def log_of(self, output: str, store: Path) -> Path:
-        """In the store: there is no other place."""
-        return store / "outputs" / output
-
     def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> StagedFile:  # noqa: ARG002
         """Pack the rows, to travel to the driver with the report of the pass."""
         if rows.is_empty():

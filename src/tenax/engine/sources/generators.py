@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tenax.engine.errors import InvalidSource
-from tenax.engine.sources.source import Limits, NothingNew, Planned, Source
+from tenax.engine.sources.source import ONLY_PLANNED, Limits, NothingNew, Planned, Source
 from tenax.engine.store.records import Json
 
 Rows = npt.NDArray[np.int64]
@@ -53,6 +53,7 @@ class Generator(Source):
 
     time = "ts"
     row_bytes = 32  # a rough size of a row
+    only_planned = ONLY_PLANNED | {"pace.rows", "pace.paced"}
 
     def __init__(self, seed: int, pace: Pace) -> None:
         self.seed = seed

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from tenax.engine.errors import InvalidSource
 from tenax.engine.store.records import Json
+from tenax.operators.parameters import attributes
+
+ONLY_PLANNED = frozenset({"bounded", "idle_after", "idle_after_us", "idle_after_s", "tail"})
+"""Parameters that decide what is planned next, and nothing about what was planned before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,18 @@ class Source(ABC):
     - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
     - A driver that starts asks whether what was planned is still as it was: `changed` for ranges that no result
       depends on, which can be planned anew; `renewed` and `resumed` for those that must give the same rows again.
+    - `parameters` are all that it was made with: a store remembers them, for a logged range means something to the
+      same source only. Those in `only_planned` may change from one run to the next, and so may the lateness.
     """
 
     time: str
     lateness_us: int
     bounded: bool
+    only_planned: frozenset[str] = ONLY_PLANNED
+
+    def parameters(self) -> Mapping[str, object]:
+        """What decides, beside its code, which rows it gives, by the names that a user knows; all attributes."""
+        return attributes(self)
 
     @abstractmethod
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:

@@ -19,6 +19,8 @@ from tenax.engine.store.records import Json, JsonObject
 
 FORMAT = 5
 KEPT_CHECKPOINTS = 2
+ABOUT = "store.json"
+CHANGES = "changes"  # the folder of the log of other topologies that were admitted
 MAX_CLAIMS = 1_000  # drivers that start at the very same moment
 
 
@@ -56,15 +58,20 @@ class Store:
         self.checkpoints = Manifests(folder)
         self._journal, found = Journal.open(folder / "batches", epoch)
         self._batches = [LoggedBatch(records.integer(one, "batch"), one["data"]) for one in found]
+        # taken over by every driver, so that what an older one records later is never read
+        self._changes, self.changes = Journal.open(folder / CHANGES, epoch)
         self._events = EventLog(folder, epoch)
         self._batch_lock = threading.RLock()  # a trim rewrites the log from what it has read
 
     @classmethod
-    def open(cls, folder: Path, topology: object) -> Store:
-        """Claim the store in `folder` for a run of a topology, given as plain data; a new folder becomes a store."""
+    def open(cls, folder: Path, topology: object, *, admitted: bool = False) -> Store:
+        """Claim the store in `folder` for a run of a topology, given as plain data; a new folder becomes a store.
+
+        Another topology than the store's is refused, unless somebody has looked at the differences and admitted it.
+        """
         durable.make_folder(folder)
         durable.check_exclusive_create(folder)
-        identity = _identify(folder, topology)
+        identity = _identify(folder, topology, admitted)
         store = cls(folder, identity, claim(folder))
         store.checkpoints.sweep(store.check_epoch)
         return store
@@ -104,6 +111,12 @@ class Store:
     def record_event(self, event: JsonObject) -> None:
         """Append an event to the run's `events.jsonl`."""
         self._events.append(event)
+
+    def record_change(self, change: JsonObject) -> None:
+        """Remember that another topology runs from here on; it is in the record, under `topology`."""
+        self.check_epoch()
+        self._changes.append(change)
+        self.changes.append(change)
 
     def commit_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint count; all of its segment files are uploaded before."""
@@ -163,6 +176,7 @@ class Store:
     def close(self) -> None:
         """Let the files go; the epoch stays claimed."""
         self._journal.close()
+        self._changes.close()
 
 
 def claim(store: Path) -> int:
@@ -181,25 +195,39 @@ def claim(store: Path) -> int:
     raise StoreFailed(f"{folder}: an epoch is claimed within {MAX_CLAIMS} tries, found all taken: start fewer drivers")
 
 
-def _identify(folder: Path, topology: object) -> str:
+def _identify(folder: Path, topology: object, admitted: bool) -> str:
     """Make the folder a store, or check that it is a store of this format and topology; its identity."""
-    path = folder / "store.json"
     wanted: Json = json.loads(json.dumps(topology))  # through JSON, so that tuples and lists are alike
     ours: JsonObject = {"format": FORMAT, "identity": uuid.uuid4().hex, "topology": wanted}
     with contextlib.suppress(FileExistsError):
-        durable.create_exclusively(path, records.encode(ours))
+        durable.create_exclusively(folder / ABOUT, records.encode(ours))
+    found = about(folder) or ours
+    difference = None if admitted else first_difference(newest_topology(folder, found), wanted)
+    if difference is not None:
+        raise UnsuitableStore(
+            f"{folder}: a store belongs to one topology, found another: {difference}: use another folder"
+        )
+    return records.text(found, "identity")
+
+
+def about(folder: Path) -> JsonObject | None:
+    """What a store says of itself; None if there is no store yet. One of another format is refused."""
+    path = folder / ABOUT
+    if not path.exists():
+        return None
     found = records.decode_object(durable.read_bytes(path), str(path))
     if found.get("format") != FORMAT:
         raise UnsuitableStore(
             f"{folder}: this version reads stores of format {FORMAT}, found {found.get('format')}: "
             "use the version that wrote it, or another folder"
         )
-    difference = first_difference(found["topology"], wanted)
-    if difference is not None:
-        raise UnsuitableStore(
-            f"{folder}: a store belongs to one topology, found another: {difference}: use another folder"
-        )
-    return records.text(found, "identity")
+    return found
+
+
+def newest_topology(folder: Path, found: JsonObject) -> Json:
+    """The topology that runs on a store: the one that made it, or that of the last change."""
+    changes = journal.read(folder / CHANGES)
+    return changes[-1]["topology"] if changes else found["topology"]
 
 
 def first_difference(stored: Json, given: Json, where: str = "") -> str | None:
