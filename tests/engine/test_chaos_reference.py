@@ -313,6 +313,19 @@ def test_times_of_every_type_are_the_same_instants(tmp_path: Path) -> None:
         assert found.rows == 2
 
 
+def test_a_file_that_cannot_be_read_is_lost(tmp_path: Path) -> None:
+    topology = tx.Topology("torn")
+    topology.source("rows", elements()).output("plain", tx.parquet(tmp_path / "plain"))
+    application = topology.build()
+    run(application, tmp_path / "run", 200)
+    results = tmp_path / "run" / "results"
+    path = next((results / "plain").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:100])
+    found = judge_by_input(application, NOWHERE, results)
+    assert found.lost == 600
+    assert found.examples[0].startswith(f"plain {path.name} cannot be read")
+
+
 # How rows are compared.
 
 EXPECTED = pl.DataFrame({"key": ["a", "b", None], "window_end": [1, 1, 2], "value": [1.0, None, float("nan")]})

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-RELATIVE = 1e-9  # of a float: sums depend on the order of their parts
-RELATIVE_SINGLE = 1e-4  # of one in single precision
-ABSOLUTE = 1e-12  # of the largest float of a column, or of 1: what is left where large parts cancel out
+RELATIVE, RELATIVE_SINGLE = 1e-9, 1e-4  # of a float, in double or single precision: sums depend on their order
+ABSOLUTE, ABSOLUTE_SINGLE = 1e-12, 1e-6  # of the largest of a column, or of 1: what is left where parts cancel out
 MAX_SHOWN = 5  # examples of each kind
 PLACE, OURS, THEIRS = "tenax.place", "tenax.ours", "tenax.theirs"
 
@@ -57,8 +56,9 @@ def difference(found: pl.DataFrame, expected: pl.DataFrame, keys: Sequence[str])
 
 def close(one: pl.Expr, other: pl.Expr, kind: pl.DataType, largest: float) -> pl.Expr:
     """Whether two floats agree within the tolerances."""
-    relative = RELATIVE_SINGLE if isinstance(kind, pl.Float32) else RELATIVE
-    within = relative * pl.max_horizontal(one.abs(), other.abs()) + ABSOLUTE * max(1.0, largest)
+    single = isinstance(kind, pl.Float32)
+    relative, absolute = (RELATIVE_SINGLE, ABSOLUTE_SINGLE) if single else (RELATIVE, ABSOLUTE)
+    within = relative * pl.max_horizontal(one.abs(), other.abs()) + absolute * max(1.0, largest)
     return one.eq_missing(other) | ((one - other).abs() <= within).fill_null(False)
 
 

@@ -16,10 +16,11 @@ from itertools import product
 from pathlib import Path
 
 import polars as pl
+import pyarrow
 from pyarrow import parquet
 
 from tenax.engine.application import Application, late_output
-from tenax.engine.chaos.multisets import close, difference, largest_of
+from tenax.engine.chaos.multisets import Difference, close, difference, largest_of
 from tenax.engine.chaos.whole_input import NotJudged, WholeInput, whole_input
 from tenax.engine.store import journal, records
 from tenax.engine.store.records import Json
@@ -33,7 +34,7 @@ from tenax.operators.union import Union
 from tenax.operators.windows import Windows
 
 MAX_SHOWN = 5  # findings that a text names
-HAIR = 1e-11  # by so much of their value floats may differ from those of a run, by the order of their sums
+HAIR, HAIR_SINGLE = 1e-11, 1e-6  # so much of their value floats may differ by, by the order of their sums
 INSTANT, START, RANK = "tenax.instant", "tenax.start", "tenax.rank"
 
 
@@ -84,7 +85,7 @@ def judge_by_input(application: Application, store: Path, results: Path) -> Judg
         except NotJudged as reason:
             found = replace(found, not_judged=(*found.not_judged, f"{output} ({reason})"))
             continue
-        one = difference(committed(results / output), expected.rows, expected.keys)
+        one = compared(results / output, expected)
         found = replace(
             found,
             outputs=found.outputs + 1,
@@ -97,14 +98,23 @@ def judge_by_input(application: Application, store: Path, results: Path) -> Judg
     return found
 
 
-def committed(folder: Path) -> pl.DataFrame:
-    """All rows of an output, as any reader of Parquet sees them."""
+def compared(folder: Path, expected: Whole) -> Difference:
+    """The rows of all files of an output, as any reader of Parquet sees them, against those that are expected."""
     frames = []
     for path in sorted(folder.glob("*.parquet")):
-        frame = pl.from_arrow(parquet.read_table(path, use_threads=False, partitioning=None))
+        try:
+            frame = pl.from_arrow(parquet.read_table(path, use_threads=False, partitioning=None))
+        except (pyarrow.ArrowException, OSError) as error:
+            said = f"{path.name} cannot be read: {' '.join(str(error).split())}"
+            return Difference(lost=expected.rows.height, examples=(said,))
         assert isinstance(frame, pl.DataFrame)
         frames.append(frame)
-    return pl.concat(frames, how="vertical_relaxed") if frames else pl.DataFrame()
+    try:
+        found = pl.concat(frames, how="vertical_relaxed") if frames else pl.DataFrame()
+    except pl.exceptions.PolarsError as error:
+        said = f"files differ in their columns: {' '.join(str(error).split())}"
+        return Difference(lost=expected.rows.height, examples=(said,))
+    return difference(found, expected.rows, expected.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,10 +375,12 @@ def steady(
 def _variants(rows: pl.DataFrame, inexact: Sequence[str]) -> Iterator[pl.DataFrame]:
     """The rows with inexact floats a hair larger or smaller: all alike, and neighbouring columns against each other."""
     for sign, other in product((1.0, -1.0), repeat=2) if inexact else ():
-        yield rows.with_columns(
-            (pl.col(column) * (1.0 + (sign if number % 2 else other) * HAIR)).cast(rows.schema[column])
-            for number, column in enumerate(inexact)
-        )
+        made = []
+        for number, column in enumerate(inexact):
+            kind = rows.schema[column]
+            hair = HAIR_SINGLE if isinstance(kind, pl.Float32) else HAIR
+            made.append((pl.col(column) * (1.0 + (sign if number % 2 else other) * hair)).cast(kind))
+        yield rows.with_columns(made)
 
 
 def _near(one: pl.Series, other: pl.Series) -> bool:
