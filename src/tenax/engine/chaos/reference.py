@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -209,7 +210,7 @@ def transformed(name: str, computation: Stateless, given: Whole) -> Whole:
     """Filter, select, with_columns, map."""
     found = given
     for one in computation.transformations:
-        rows = steady(name, found.rows, found.inexact, lambda frame, one=one: _applied(one, frame))  # type: ignore[misc]
+        rows = steady(name, found.rows, found.inexact, partial(_applied, one))
         by_row = isinstance(one, Select | WithColumns)
         retimed = found.retimed or _put_back(name, found.rows, rows, given.time, by_row=by_row)
         keys, inexact = _carried(one, found, rows)
@@ -231,7 +232,7 @@ def _carried(
     stay = set(rows.columns) - set(made) | same
     touched = {column for column, each in made.items() if given.inexact & set(each.meta.root_names())}
     keys = given.keys if stay >= set(given.keys) else ()
-    return keys, frozenset((given.inexact & stay) | touched)
+    return keys, _floats(rows) & ((given.inexact & stay) | touched)
 
 
 def windowed(name: str, computation: Windows, given: Whole) -> Whole:
