@@ -10,12 +10,14 @@ from dataclasses import replace
 
 from dialogues import HOMES, NODES, SETTINGS, TREE, A, B, C, D, Dialogue, E, finished
 
+from tenax.control.checkpoints import stored_version
 from tenax.control.coordinator import Coordinator
-from tenax.control.copies import Role
+from tenax.control.copies import Role, TaskState
 from tenax.control.events import PassFinished, Started
 from tenax.control.instructions import RunPass, Step
-from tenax.control.state import Strategy
-from tenax.control.versions import NO_PASS, Version, recipe
+from tenax.control.recipes import with_recipe
+from tenax.control.state import RunState, Strategy
+from tenax.control.versions import NO_PASS, StoredCheckpoint, Version, recipe
 from tenax.model.tasks import Task
 
 NONE = replace(SETTINGS, checkpoint_every=4, strategy=Strategy.NONE)
@@ -221,3 +223,15 @@ def test_a_task_that_is_stored_no_more_has_no_queue() -> None:
     newest = talk.coordinator.state.newest
     assert all(version.is_recipe for version in newest.versions if version.task != A)
     assert not any(newest.queues)
+
+
+def test_of_two_stored_recipes_for_one_batch_the_one_that_reaches_back_less_is_taken() -> None:
+    older, newer = StoredCheckpoint(8, (recipe(B, 5, 1),)), StoredCheckpoint(9, (recipe(B, 5, 3),))
+    state = RunState(kept=(older, newer))
+    assert stored_version(state, 0, 7) == recipe(B, 5, 3)  # what batches 1 and 2 gave may be trimmed
+
+
+def test_a_task_keeps_of_two_recipes_for_one_batch_the_one_that_reaches_back_less() -> None:
+    known = TaskState(recipe(B, 5, 4), recipes=(recipe(B, 3, 2), recipe(B, 5, 4)))
+    assert with_recipe(known, recipe(B, 5, 2)) == known
+    assert with_recipe(known, recipe(B, 5, 5)).recipes == (recipe(B, 3, 2), recipe(B, 5, 5))

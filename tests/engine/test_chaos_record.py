@@ -8,6 +8,7 @@ import pytest
 
 from tenax.control.records import Data
 from tenax.engine.chaos.record import Moment, Outcome, Strike, Timeline, What, median_batch_s, strikes, worst
+from tenax.engine.chaos.reference import Judgement
 
 
 def fault(at_s: float, kind: str = "kill", *nodes: str) -> Moment:
@@ -118,5 +119,6 @@ def test_an_outcome_is_read_back_as_written() -> None:
         seed=7,
         strikes=(strike,),
         findings="well",
+        reference=Judgement(2, 70, 0, 0, 1, ("speed segment=3: speed 1.0 for 2.0",), ("late (it does not end)",)),
     )
     assert Outcome.from_json(outcome.to_json()) == outcome

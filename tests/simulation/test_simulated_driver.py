@@ -18,11 +18,14 @@ from tenax.control.state import Running, RunState
 from tenax.control.transitions import Learned
 from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
 from tenax.model.tasks import Task
-from tenax.simulation.runs import SimulationFailed, simulate
+from tenax.model.topology import Partitioning
+from tenax.simulation.runs import RANDOM_NODES, RANDOM_OPERATORS, Draws, Shape, SimulationFailed, _random_toy, simulate
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
 
 SEEDS = 1000
+RANDOM_SEEDS = 300  # of random graphs
 CHUNK = 125  # so that several workers share them
+RANDOM_CHUNK = 50
 MOST_SEEDS = 200  # a mistake that none of these shows is one that the judges do not see
 TASK = Task("a", 0)
 ROWS = (0, 1)
@@ -39,9 +42,55 @@ def test_results_are_exact_whenever_drivers_or_nodes_die_or_hang(first: int) -> 
     assert max(run.time_s for run in runs) < 400.0
 
 
-@pytest.mark.parametrize("seed", [1874, 1984, 2321, 2442, 4809, 6627, 7076, 46458, 47410, 60533])
+@pytest.mark.parametrize("seed", [1874, 1984, 2321, 2442, 4809, 6627, 7076, 46458, 47410, 60533, 1007199])
 def test_runs_that_once_failed_hold(seed: int) -> None:
     assert simulate(seed).batches > 0
+
+
+@pytest.mark.parametrize("first", range(0, RANDOM_SEEDS, RANDOM_CHUNK))
+def test_results_are_exact_on_random_graphs_whenever_drivers_or_nodes_die_or_hang(first: int) -> None:
+    runs = [simulate(seed, shape=Shape.RANDOM) for seed in range(first, first + RANDOM_CHUNK)]
+    assert sum(run.drivers for run in runs) > 2 * RANDOM_CHUNK
+    assert sum(run.superseded for run in runs) > RANDOM_CHUNK // 5
+    assert sum(run.lost for run in runs) > 2 * RANDOM_CHUNK
+    assert sum(run.tentative for run in runs) > 0
+
+
+def test_random_graphs_have_4_to_9_operators_in_all_partitionings() -> None:
+    graphs = [_random_toy(Draws(seed).graphs).graph for seed in range(200)]
+    few, many = RANDOM_OPERATORS
+    assert {len(graph.operators) for graph in graphs} == set(range(few, many + 1))
+    streams = [one for graph in graphs for operator in graph.operators for one in operator.inputs]
+    assert {one.partitioning for one in streams} == set(Partitioning)
+    assert {sum(operator.output is not None for operator in graph.operators) for graph in graphs} >= {1, 2, 3, 4}
+
+
+def test_random_graphs_run_on_up_to_8_nodes() -> None:
+    seen: set[str] = set()
+
+    def look(line: str) -> None:
+        seen.update(re.findall(r"node='e\d+n(\d+)'", line) if "-> [RunPass" in line else ())
+
+    for seed in range(20):
+        simulate(seed, look, Shape.RANDOM)
+    assert len(seen) >= RANDOM_NODES
+
+
+def test_old_seeds_still_mean_the_same_runs() -> None:
+    assert [simulate(seed).batches for seed in range(12)] == [
+        27,
+        37,
+        6,
+        38,
+        20,
+        17,
+        6,
+        10,
+        24,
+        40,
+        3,
+        36,
+    ]  # drawn after the graph
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
@@ -60,6 +109,9 @@ def test_a_failing_seed_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch
     text = re.escape('see it again: python -c "from tenax.simulation.runs import simulate; simulate(3, print)"')
     with pytest.raises(SimulationFailed, match=rf"^seed 3 fails: .*{text}$"):
         simulate(3)
+    text = re.escape("simulate(3, print, 'random')")
+    with pytest.raises(SimulationFailed, match=rf'{text}"$'):
+        simulate(3, shape="random")
 
 
 # Mistakes in the coordinator, each put in by hand: some seed must fail.

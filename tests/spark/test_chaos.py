@@ -69,6 +69,7 @@ def tried(session: Session, out: Path, schedule: Schedule, how: Protection, seed
     print(outcome.to_json())
     assert outcome.held, outcome.findings
     assert outcome.final_equals_failure_free
+    assert (outcome.reference.outputs, outcome.reference.not_judged) == (2, ())
     assert (outcome.lost, outcome.duplicated, outcome.different) == (0, 0, 0)
     assert outcome.corrected_results == outcome.tentative_results
     assert outcome.batches >= BATCHES

@@ -140,7 +140,8 @@ def _run_and_judge(
     from tenax.engine.chaos.injector import Injector
     from tenax.engine.chaos.oracle import judge
     from tenax.engine.chaos.record import Recorder, Timeline
-    from tenax.engine.chaos.runs import Trial, outcome, unreached
+    from tenax.engine.chaos.reference import judge_by_input
+    from tenax.engine.chaos.runs import Trial, outcome
     from tenax.engine.driver import Driver
     from tenax.model.graph import TaskGraph
 
@@ -156,9 +157,11 @@ def _run_and_judge(
     _check_finished(stop)
     with render.console().status("running the same batches again without failures, to compare"):
         verdict = judge(application, out / "store", out, session, nodes)
+    with render.console().status("computing all outputs from the whole input at once, to compare"):
+        judgement = judge_by_input(application, out / "store", out)
     trial = Trial(nodes=nodes, racks=RACKS, schedule=schedule, seed=seed)
-    found = outcome(trial, recorder.moments, verdict, unreached(schedule, recorder.moments))
-    return _account(outages, recorder, found, protected, ended_s, str(verdict)), found
+    found = outcome(trial, recorder.moments, verdict, judgement)
+    return _account(outages, recorder, found, protected, ended_s), found
 
 
 def _check_finished(stop: Stop) -> None:
@@ -172,14 +175,12 @@ class DemoEnded(TenaxError):
     """A demo ended before it could be judged."""
 
 
-def _account(
-    outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float, verdict: str
-) -> Account:
+def _account(outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float) -> Account:
     from tenax.cli.report import Account, history
 
     title = "Half of the cluster is killed, outputs go on"
     shown = history(outages, recorder.moments, title, ended_s)
-    said = f"Held: {verdict}." if found.held else f"FAILED: {verdict}."
+    said = f"Held: {found.findings}." if found.held else f"FAILED: {found.findings}."
     figures = (*_figures(found), ("protection", protected.line))
     return Account("Tenax demo", ABOUT, said, found.held, figures, tuple(outages.happenings), shown)
 
@@ -188,6 +189,7 @@ def _figures(found: Outcome) -> Sequence[tuple[str, str]]:
     return (
         ("final results", f"{found.final_results:,} in {found.batches:,} batches"),
         ("lost, duplicated, different", f"{found.lost}, {found.duplicated}, {found.different}"),
+        ("by the whole input", str(found.reference)),
         ("tentative results", f"{found.tentative_results:,}, corrected {found.corrected_results:,}"),
         ("failure noticed after", _seconds(found.detection_s)),
         ("next result after the failure", _seconds(found.first_output_after_failure_s)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from tenax.engine.chaos.runs import Trial, varied
 from tenax.engine.chaos.schedule import random_schedule
 from tenax.errors import TenaxError
 from tenax.examples import app_path
-from tenax.simulation.runs import SimulationFailed, simulate
+from tenax.simulation.runs import Shape, SimulationFailed, simulate
 
 NODES, RACKS = 4, 2
 BATCH_MS, BATCH_ROWS, BATCHES = 250, 100, 40
@@ -39,8 +40,9 @@ OPTIONS: dict[str, object] = {
 
 def soak_command(
     schedules: Annotated[int, typer.Option(help="Real trials, each on a cluster of its own.", min=0)] = 25,
-    simulated: Annotated[int, typer.Option(help="Simulated runs.", min=0)] = 10_000,
-    seed: Annotated[int, typer.Option(help="The first seed of both.")] = 1,
+    simulated: Annotated[int, typer.Option(help="Simulated runs of small graphs.", min=0)] = 10_000,
+    random_graphs: Annotated[int, typer.Option(help="Simulated runs of random graphs.", min=0)] = 5_000,
+    seed: Annotated[int, typer.Option(help="The first seed of each.")] = 1,
     out: Annotated[Path, typer.Option(help="Where the trials go; that of a trial that fails stays.")] = Path(
         "out/chaos"
     ),
@@ -48,30 +50,33 @@ def soak_command(
     """Run random faults through simulated and real clusters; the exit code is 1 if any seed fails."""
     console = Console(highlight=False)
     failed = [
-        *simulations(console, range(seed, seed + simulated)),
+        *simulations(console, range(seed, seed + simulated), Shape.TOY),
+        *simulations(console, range(seed, seed + random_graphs), Shape.RANDOM),
         *trials(console, range(seed, seed + schedules), out),
     ]
     for again in failed:
         console.print(Text(f"again: {again}", style="bold red"), soft_wrap=True)
-    console.print(Text(f"{simulated + schedules - len(failed)} of {simulated + schedules} runs held"))
+    total = simulated + random_graphs + schedules
+    console.print(Text(f"{total - len(failed)} of {total} runs held"))
     if failed:
         raise typer.Exit(1)
 
 
-def simulations(console: Console, seeds: Sequence[int]) -> Iterator[str]:
-    """Simulate all seeds; how to see those again that failed."""
+def simulations(console: Console, seeds: Sequence[int], shape: Shape) -> Iterator[str]:
+    """Simulate all seeds on graphs of a shape; how to see those again that failed."""
     with multiprocessing.Pool() as pool:
-        for done, again in enumerate(pool.imap(_simulated, seeds, chunksize=CHUNK), start=1):
+        runs = pool.imap(functools.partial(_simulated, shape=shape), seeds, chunksize=CHUNK)
+        for done, again in enumerate(runs, start=1):
             if done % TOLD_EVERY == 0 or done == len(seeds):
-                console.print(f"simulated {done} of {len(seeds)}")
+                console.print(f"simulated {done} of {len(seeds)} on {shape} graphs")
             if again:
                 console.print(Text(f"FAILED: {again}", style="bold red"), soft_wrap=True)
                 yield again
 
 
-def _simulated(seed: int) -> str:
+def _simulated(seed: int, shape: Shape) -> str:
     try:
-        simulate(seed)
+        simulate(seed, shape=shape)
     except SimulationFailed as error:
         return " ".join(str(error).split())
     return ""

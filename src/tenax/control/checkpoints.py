@@ -191,9 +191,12 @@ def stored_queue(state: RunState, number: int, batch: int) -> Span | None:
 
 
 def stored_version(state: RunState, number: int, batch: int) -> Version | None:
-    """The newest stored version of a task that is not after a batch."""
+    """The newest stored version of a task that is not after a batch.
+
+    Of two recipes of one batch it is the one that reaches back less: what the other needs may be trimmed.
+    """
     versions = (line.versions[number] for line in state.kept)
-    return max((one for one in versions if one.batch <= batch), key=lambda one: one.batch, default=None)
+    return max((one for one in versions if one.batch <= batch), key=lambda one: (one.batch, one.after), default=None)
 
 
 def _crossed(every: int, before: int, now: int, phase: int = 0) -> bool:

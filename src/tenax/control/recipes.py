@@ -33,7 +33,9 @@ def rebuildable(run: Run, running: Running, event: PassFinished) -> dict[Version
 
 
 def with_recipe(task: TaskState, new: Version) -> TaskState:
-    """A task that has one recipe more, in the order of batches."""
+    """A task that has one recipe more, in the order of batches; of two for one batch, that which reaches back less."""
+    if any(one.batch == new.batch and one.after > new.after for one in task.recipes):
+        return task
     before = (one for one in task.recipes if one.batch < new.batch)
     behind = (one for one in task.recipes if one.batch > new.batch)
     return replace(task, recipes=(*before, new, *behind))

@@ -54,6 +54,8 @@ class Computation(ABC):
     - One with `stateless = True` says that its state is always empty, so that nothing needs to be kept for it.
     - One with `bounded = True` says that its state follows from the batches since `oldest` and the watermark before
       them, so that it need not be kept either: stepped through these from its initial state, it gives the same bytes.
+    - One with `any_batches = True` says that what comes out follows from the rows of each key in their order, wherever
+      batches are cut: the reference of chaos then steps it once, through its whole input.
     - A step takes rows as their producers send them, or what `combined` makes of them.
     - `parameters` are all that it was made with: a store remembers them, and refuses a state that others have made.
     """
@@ -61,6 +63,7 @@ class Computation(ABC):
     deterministic = True
     stateless = False
     bounded = False
+    any_batches = False
 
     def initial(self) -> State:
         """The state before the first batch."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from random import Random
 
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
+from tenax.model.generators import Style, TopologySpec, random_topology
 from tenax.model.graph import TaskGraph
-from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.simulation.chances import Chances, Fault
 from tenax.simulation.driver import Driver, World
 from tenax.simulation.kernel import Group, Kernel, Steps
@@ -21,6 +23,17 @@ from tenax.simulation.toy import INITIAL, Toy
 MAX_TIME_S = 1_000.0
 MAX_EVENTS = 200_000
 MAX_DRIVERS = 200
+TOY_NODES, RANDOM_NODES = 5, 8  # at most
+RANDOM_OPERATORS = 4, 9
+
+
+class Shape(StrEnum):
+    """Which graphs are run, on how many nodes; a seed means another run with each."""
+
+    TOY = "toy"
+    """One of five small ones, on up to 5 nodes."""
+    RANDOM = "random"
+    """Any of 4 to 9 operators, on up to 8 nodes."""
 
 
 class SimulationFailed(AssertionError):
@@ -55,24 +68,26 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self.events = Random(seed)
-        self.strategies, self.memories, self.plans, self.refusals = (
-            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans", "refusals")
+        self.strategies, self.memories, self.plans, self.graphs, self.refusals = (
+            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans", "graphs", "refusals")
         )
 
 
-def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Outcomes:
+def simulate(seed: int, trace: Callable[[str], None] | None = None, shape: Shape | str = Shape.TOY) -> Outcomes:
     """One run to the end of its sources, with drivers killed, paused, stopped and restarted; judged at every step."""
+    shape = Shape(shape)
     try:
-        return _simulate(Draws(seed), trace)
+        return _simulate(Draws(seed), trace, shape)
     except Exception as error:
-        again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print)"'
+        told = "" if shape is Shape.TOY else f", '{shape}'"
+        again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print{told})"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
-def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
+def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -> Outcomes:
     random, plans = draws.events, draws.plans
     kernel, tally, outside = Kernel(), _Tally(), Group()
-    toy = random.choice(_toys())
+    toy = random.choice(_toys()) if shape is Shape.TOY else _random_toy(draws.graphs)
     memories = _memories(draws.memories, toy)
     toy = replace(toy, memory=memories)
     batches = random.randint(1, 40)
@@ -138,7 +153,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None) -> Outcomes:
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
     strategies = {**_strategies(draws.strategies, toy), **dict.fromkeys(memories, Strategy.NONE)}
-    nodes = random.randint(1, 5)
+    nodes = random.randint(1, TOY_NODES if shape is Shape.TOY else RANDOM_NODES)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
     world = World(
@@ -265,6 +280,24 @@ def _memories(random: Random, toy: Toy) -> Mapping[str, int]:
     names = [operator.name for operator in toy.graph.operators if operator.inputs]
     part = random.choice([0.0, 0.0, 0.5, 1.0])
     return {name: random.choice([0, 1, 2, 3, 5, 9]) for name in names if random.random() < part}
+
+
+def _random_toy(random: Random) -> Toy:
+    """Any graph of a few operators, of one to three outputs; some that others read are outputs as well."""
+    spec = TopologySpec(
+        operators=RANDOM_OPERATORS,
+        parallelism=(1, random.randint(1, 3)),
+        joins=random.choice([0.0, 0.25, 0.5]),
+        style=random.choice(list(Style)),
+        sinks=random.randint(1, 3),
+    )
+    drawn = random_topology(spec, random.getrandbits(32))
+    read = random.choice([0.0, 0.0, 0.2])
+    operators = tuple(
+        replace(one, output=Output()) if one.inputs and one.output is None and random.random() < read else one
+        for one in drawn.operators
+    )
+    return Toy(TaskGraph(replace(drawn, operators=operators)))
 
 
 @lru_cache(maxsize=1)

@@ -1,1 +1,1 @@
-"""Real faults, scheduled or random, and the oracle that judges what a run leaves behind."""
+"""Real faults, scheduled or random, and the two judges of what a run leaves behind."""

@@ -18,7 +18,8 @@ from tenax.control.records import Data
 from tenax.engine.application import Protection
 from tenax.engine.chaos.oracle import judge
 from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What
-from tenax.engine.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, run_trial, unreached
+from tenax.engine.chaos.reference import judge_by_input
+from tenax.engine.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, run_trial
 from tenax.engine.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.loading import load_application
@@ -127,7 +128,7 @@ def _killed_in_time(process: subprocess.Popen[bytes], watch: _Watch, kills: list
             )
         watch.look()
         due = next(((number, one) for number, one in kills if watch.progress.reached(one.when, watch.now_s)), None)
-        if due is not None and not watch.over:  # then only the oracle is at work
+        if due is not None and not watch.over:  # then only the judges are at work
             kills.remove(due)
             number, fault = due
             detail: dict[str, Data] = {"number": number, "fault": str(fault), "kind": fault.kind.value, "nodes": []}
@@ -204,7 +205,7 @@ def _told(process: subprocess.Popen[bytes], out: Path) -> Outcome:
 
 
 def main() -> int:
-    """The child: run what the command says, with the faults that no earlier driver has met, then ask the oracle."""
+    """The child: run what the command says, with the faults that no earlier driver has met, then ask both judges."""
     command = Command.from_json(sys.argv[1])
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     out, trial = Path(command.out), command.trial
@@ -219,11 +220,11 @@ def main() -> int:
             verdict = judge(application, out / STORE, out / RESULTS, session, trial.nodes)
         finally:
             session.stop()
+        judgement = judge_by_input(application, out / STORE, out / RESULTS)
     except TenaxError as error:
         sys.stderr.write(f"tenax: {' '.join(str(error).split())}\n")
         return 1
-    moments = timeline.read()
-    found = outcome(trial, moments, verdict, unreached(trial.schedule, moments))
+    found = outcome(trial, timeline.read(), verdict, judgement)
     (out / OUTCOME).write_text(found.to_json())
     return 0
 

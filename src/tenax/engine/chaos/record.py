@@ -15,6 +15,7 @@ from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
 from tenax.control.records import Data, plain
+from tenax.engine.chaos.reference import Judgement
 from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 
@@ -92,6 +93,9 @@ class Strike:
 class Outcome:
     """What chaos found: whether the final results are those of a run without failures, and how failures were met.
 
+    - `held`: both judges say so, the replay of the same batches and the reference, of all outputs that it could judge.
+    - `final_equals_failure_free` to `corrected_results` are the replay's; `reference` is what the other says.
+
     Times are those of the worst strike; none if there was none, or if that never happened.
     """
 
@@ -114,7 +118,8 @@ class Outcome:
     seed: int | None
     strikes: tuple[Strike, ...]
     findings: str
-    """What the oracle says, in words."""
+    """What both say, in words."""
+    reference: Judgement = field(default_factory=Judgement)
 
     def to_json(self) -> str:
         """As an indented JSON object."""
@@ -126,7 +131,10 @@ class Outcome:
         data = json.loads(text)
         struck = tuple(Strike(**{**one, "nodes": tuple(one["nodes"])}) for one in data.pop("strikes"))
         schedule, unreached = tuple(data.pop("schedule")), tuple(data.pop("unreached"))
-        return cls(**data, schedule=schedule, unreached=unreached, strikes=struck)
+        judged = data.pop("reference")
+        examples, not_judged = tuple(judged.pop("examples")), tuple(judged.pop("not_judged"))
+        reference = Judgement(**judged, examples=examples, not_judged=not_judged)
+        return cls(**data, schedule=schedule, unreached=unreached, strikes=struck, reference=reference)
 
 
 class Recorder:

@@ -12,6 +12,7 @@ from tenax.engine.application import ALL, BACKUPS, Application, Protection
 from tenax.engine.chaos.injector import Injector
 from tenax.engine.chaos.oracle import Verdict, judge, with_results_in
 from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What, median_batch_s, strikes, worst
+from tenax.engine.chaos.reference import Judgement, judge_by_input
 from tenax.engine.chaos.schedule import Kind, Schedule, check_tasks
 from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
@@ -81,7 +82,7 @@ def run_trial(
 
 
 def run_and_judge(application: Application, out: Path, trial: Trial, session: Session) -> Outcome:
-    """Run an application under faults in this process, then ask the oracle; for schedules that spare the driver."""
+    """Run an application under faults in this process, then ask both judges; for schedules that spare the driver."""
     if any(fault.kind is Kind.DRIVER for fault in trial.schedule):
         raise InvalidRequest("a driver is killed in a process of its own, found --kill-driver: use `tenax chaos`")
     out.mkdir(parents=True, exist_ok=True)
@@ -89,15 +90,16 @@ def run_and_judge(application: Application, out: Path, trial: Trial, session: Se
     recorder = Recorder(timeline.append)
     run_trial(application, out, trial, session, recorder, ())
     verdict = judge(application, out / STORE, out / RESULTS, session, trial.nodes)
-    return outcome(trial, recorder.moments, verdict, unreached(trial.schedule, recorder.moments))
+    judgement = judge_by_input(application, out / STORE, out / RESULTS)
+    return outcome(trial, recorder.moments, verdict, judgement)
 
 
-def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, unreached: tuple[str, ...]) -> Outcome:
-    """What chaos found."""
+def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement: Judgement) -> Outcome:
+    """What chaos found: a run has held if both judges say so."""
     struck = strikes(moments)
     last = (one.detail["last"] for one in moments if one.what is What.PUBLISHED and not one.detail["tentative"])
     return Outcome(
-        held=verdict.held,
+        held=verdict.held and judgement.held,
         final_equals_failure_free=not (verdict.lost or verdict.duplicated or verdict.different),
         lost=len(verdict.lost),
         duplicated=len(verdict.duplicated),
@@ -112,10 +114,11 @@ def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, unreached
         batches=max((one for one in last if isinstance(one, int)), default=0),
         drivers=sum(one.what is What.STARTED for one in moments),
         schedule=tuple(str(fault) for fault in trial.schedule),
-        unreached=unreached,
+        unreached=unreached(trial.schedule, moments),
         seed=trial.seed,
         strikes=struck,
-        findings=str(verdict),
+        findings=f"{verdict}; {judgement}",
+        reference=judgement,
     )
 
 

@@ -24,6 +24,7 @@ class RunningMean(tx.KeyedComputation):
 
     keys = ("group",)
     state_schema = pl.Schema({"group": pl.Int64, "seen": pl.Int64, "total": pl.Float64})
+    any_batches = True  # it goes by the order of elements, not by where batches are cut
 
     def step_keys(
         self,
