@@ -177,7 +177,7 @@ def test_a_changed_filter_waits_for_a_good_end_of_the_old_code_and_then_holds_fr
     watcher = Watcher()
     elsewhere = counts(tmp_path, below=0.25, out="other")
     finish(elsewhere, store, replace(how(), accept_changes=("fine-out",)), cluster, watcher)
-    (filtered, moved) = watcher.messages
+    filtered, moved, *_ = watcher.messages  # batches may have been logged to the end
     assert filtered.startswith("operator 'some': filter was ")
     assert filtered.endswith(f": from batch {batch + 1} on")
     assert f"output 'fine-out': results after batch {batch} go to " in moved
