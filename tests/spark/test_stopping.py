@@ -42,6 +42,7 @@ HOLD = Path(__file__).with_name("hold").absolute()
 
 def held(rows):
     while HOLD.exists():
+        HOLD.with_name("held").touch()
         time.sleep(0.1)
     return rows
 
@@ -199,6 +200,7 @@ def test_a_stop_finishes_what_runs_and_leaves_nothing_behind(tmp_path: Path) -> 
         scratch = running.scratch()
         running.until_more_is_published()
         (tmp_path / "hold").touch()  # a batch that takes its time
+        running.until((tmp_path / "held").exists)
         running.send(CTRL_C)
         running.until(lambda: b"finishing the running batches" in running.said)
         running.send(CTRL_C)
