@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from spark.runs import committed
 
-from tenax.cli.stopping import INTERRUPTED
+from tenax.cli.stopping import INTERRUPTED, SAME_S
 from tenax.engine.scratch import MARK, marked
 from tenax.engine.session import LOG, SCRATCH
 
@@ -203,6 +203,7 @@ def test_a_stop_finishes_what_runs_and_leaves_nothing_behind(tmp_path: Path) -> 
         running.until((tmp_path / "held").exists)
         running.send(CTRL_C)
         running.until(lambda: b"finishing the running batches" in running.said)
+        time.sleep(4 * SAME_S)  # no finger is faster
         running.send(CTRL_C)
         assert running.ended() == INTERRUPTED, running.said.decode()
     (tmp_path / "hold").unlink()
