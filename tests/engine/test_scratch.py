@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tenax.engine import scratch
-from tenax.engine.scratch import MARK, OWNER, Scratch, marked, started, sweep
+from tenax.engine.scratch import MARK, OWNER, Scratch, end_all, marked, started, sweep
 
 DEADLINE_S = 60.0
 
@@ -59,9 +59,6 @@ def left_by(pid: int, since: str, base: Path, **other: object) -> Path:
 
 def test_a_scratch_folder_is_for_its_user_alone_and_ends_with_its_processes(base: Path) -> None:
     one = Scratch()
-    beside = base / "beside"
-    beside.mkdir()
-    one.also.append(beside)
     assert one.folder.stat().st_mode & 0o777 == 0o700
     with process_of(one.folder) as process, process_of(base / "another") as other:
         assert marked(MARK, str(one.folder)) == [process.pid]
@@ -69,6 +66,19 @@ def test_a_scratch_folder_is_for_its_user_alone_and_ends_with_its_processes(base
         assert process.wait(DEADLINE_S) < 0
         assert other.poll() is None
     assert list(base.iterdir()) == []
+
+
+def test_an_end_at_once_takes_what_goes_with_it(base: Path) -> None:
+    one = Scratch()
+    folder, link = base / "folder", base / "link"
+    folder.mkdir()
+    link.symlink_to(one.folder)
+    one.also += [folder, link, base / "gone"]
+    with process_of(one.folder) as process:
+        end_all()
+        assert process.wait(DEADLINE_S) < 0
+    assert list(base.iterdir()) == []
+    end_all()  # nothing is left to end
 
 
 def test_what_a_dead_owner_has_left_is_ended_and_deleted_at_the_next_start(base: Path) -> None:

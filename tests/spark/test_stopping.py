@@ -208,6 +208,7 @@ def test_a_stop_finishes_what_runs_and_leaves_nothing_behind(tmp_path: Path) -> 
         assert running.ended() == INTERRUPTED, running.said.decode()
     (tmp_path / "hold").unlink()
     assert b"Traceback" not in running.said
+    assert b"ended at once" in running.said
     assert_nothing_is_left(running, scratch)
 
     with in_pipe(tmp_path) as running:  # while Spark starts

@@ -15,6 +15,7 @@ INTERRUPTED = 130  # the exit code of a command that was ended at once
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_S = 0.05  # a terminal and a program that passes signals on may both send one for the same key
 SHOW_CURSOR = b"\x1b[?25h\n"
+ENDED = b"ended at once; run the same command again to go on\n"
 ASKED = "finishing the running batches; Ctrl-C again ends at once"
 
 
@@ -88,11 +89,13 @@ def end_at_once() -> None:
 
     for number in SIGNALS:  # a third one must not interrupt it
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + ENDED)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):  # threads that lose what they talk to would tell of it
+            os.dup2(nowhere, number)
     with contextlib.suppress(Exception):
         end_all()
-    if os.isatty(2):
-        with contextlib.suppress(OSError):
-            os.write(2, SHOW_CURSOR)
     os._exit(INTERRUPTED)
 
 

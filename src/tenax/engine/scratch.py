@@ -35,7 +35,7 @@ class Scratch:
     - Nobody but the user may look into it: the sockets of Python workers ask for no secret.
     - It says who owns it. When its owner is dead, whoever starts a cluster next ends the processes that still carry its
       mark, and deletes it; a folder that does not say so, or of another machine, is left alone.
-    - `also` are folders that go with it.
+    - `also` are folders and links that go with it, should all end at once; else their owners see to them.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,6 @@ class Scratch:
     def end(self) -> None:
         """End the processes that carry its mark, and leave nothing of it behind."""
         _end(self.folder)
-        for folder in self.also:
-            shutil.rmtree(folder, ignore_errors=True)
         if self in _held:  # only now: a signal may end all while this is under way
             _held.remove(self)
 
@@ -58,6 +56,11 @@ def end_all() -> None:
     """End every cluster of this process at once; only calls that a handler of a signal may make."""
     for one in _held[:]:
         one.end()
+        for path in one.also:
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(folder: Path | None = None) -> None:

@@ -138,6 +138,7 @@ class Session:
         self.scratch = Scratch()
         (folder / SCRATCH).unlink(missing_ok=True)
         (folder / SCRATCH).symlink_to(self.scratch.folder)
+        self.scratch.also += [folder / SCRATCH, folder / SPARK_HOME]
         conf = SparkConf().setAppName("tenax")
         conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS + 1},{memory_mb}]")
         for name, value in (*SETTINGS.items(), *self.heartbeat.settings().items()):
