@@ -92,8 +92,8 @@ def end_at_once() -> None:
     with contextlib.suppress(OSError):
         os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + ENDED)
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number in (1, 2):  # threads that lose what they talk to would tell of it
-            os.dup2(nowhere, number)
+        for output in (1, 2):  # threads that lose what they talk to would tell of it
+            os.dup2(nowhere, output)
     with contextlib.suppress(Exception):
         end_all()
     os._exit(INTERRUPTED)
