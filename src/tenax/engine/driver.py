@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,7 +226,14 @@ class Driver:
             info = self.nodes.give_up(name)
             if info is not None:
                 self.observer.told(f"node {name} is given up: {cause}")
-                self._spark.end_node(info.executor)
+                threading.Thread(target=self._end_node, args=[info.executor], daemon=True).start()
+
+    def _end_node(self, executor: str) -> None:
+        """End an executor; its cluster may take its time to answer, and the run does not wait for that."""
+        try:
+            self._spark.end_node(executor)
+        except Exception as error:
+            self.observer.told(f"executor {executor} was given up and could not be ended: {one_line(error)}")
 
     def _meet(self, new: tuple[NodeInfo, ...]) -> None:
         try:
@@ -447,12 +454,12 @@ class Driver:
 
 def _tidy(work: Path, *, keep_logs: bool) -> None:
     """Leave nothing of a run but what Spark's processes wrote for developers; executors' logs if something failed."""
-    for entry in work.iterdir():
+    for entry in work.iterdir() if work.exists() else ():  # a newer driver may have swept it
         if entry.name == LOG or (keep_logs and entry.name == SPARK_HOME):
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
-    if not any(work.iterdir()):
+    with suppress(OSError):  # it is gone, or a log is there
         work.rmdir()

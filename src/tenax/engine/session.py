@@ -150,10 +150,10 @@ class Session:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         private = f"{QUIET_OPTIONS} -Djava.io.tmpdir={self.scratch.folder}"
-        conf.set("spark.local.dir", str(self.scratch.folder)).set("spark.driver.extraJavaOptions", private)
+        conf.set("spark.local.dir", str(self.scratch.folder)).set("spark.driver.defaultJavaOptions", private)
         kept_secret: dict[str, str] = {}
         if master is None:
-            conf.set("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} {private}")
+            conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS)
             conf.set("spark.executor.extraJavaOptions", f"{JVM_OPTIONS} {private}")
             conf.set("spark.executorEnv.TMPDIR", str(self.scratch.folder))
             conf.set("spark.python.unix.domain.socket.dir", str(self.scratch.folder))
