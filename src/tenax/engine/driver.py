@@ -83,9 +83,9 @@ class Driver:
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
         self.checkpoint = self._restored()
         self._renew_batches()
-        self._events: queue.Queue[events.Event] = queue.Queue()
+        self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._stop_asked = self._stop_told = False
+        self._stop_asked = False
         self._look_s = self._check_s = 0.0
         self._began_s = time.monotonic()
         self._uploads = Uploads()
@@ -117,9 +117,10 @@ class Driver:
     def request_stop(self) -> None:
         """Ask for an end in good order: the running batches finish and a last checkpoint is stored.
 
-        May be called by the handler of a signal, at any moment, so it takes no lock.
+        May be called by the handler of a signal, at any moment: that queue takes no lock which its reader may hold.
         """
         self._stop_asked = True
+        self._events.put(events.StopRequested("asked to"))
 
     def _own_session(self, work: Path) -> Session:
         given = self.settings
@@ -186,9 +187,6 @@ class Driver:
 
     def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | None:
         """What was reported; now and then, whether the nodes still live and the store is still ours."""
-        if self._stop_asked and not self._stop_told:
-            self._stop_told = True
-            return events.StopRequested("asked to")
         now = time.monotonic()
         if now > self._look_s:
             self._look_s = now + LOOK_EVERY_S
