@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import shutil
 import threading
@@ -170,7 +171,8 @@ class Driver:
             wait([started], POLL_S)
         if started.done():
             self._events.put(started.result())
-        else:
+        else:  # what is asked for comes first, and before the start it is the end
+            self._look_s = math.inf
             self.runner.cancel_meeting()
         while True:
             event = self._next_event(pool)

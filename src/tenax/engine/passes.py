@@ -98,7 +98,8 @@ class PassRunner:
 
     def cancel_meeting(self) -> None:
         """End the question of nodes for their names, if one is under way."""
-        self.cancel(self._meeting)
+        if self._meeting:
+            self.cancel(self._meeting)
 
     def at_work(self, group: str) -> frozenset[str]:
         """The executors that have not yet done their part of the stage that a job is in."""
