@@ -14,7 +14,8 @@ from tenax.engine.application import Application
 from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.chaos.oracle import Verdict, compare, copy_batches, with_results_in
 from tenax.engine.chaos.reference import Judgement, judge_by_input
-from tenax.engine.sinks.sink import Committer, StagedFile
+from tenax.engine.sinks.ledger import StagedFile
+from tenax.engine.sinks.sink import Committer
 from tenax.engine.sources.source import Limits
 from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import Order, Report

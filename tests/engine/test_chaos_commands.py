@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +17,11 @@ from tenax.cli.main import run
 from tenax.cli.soak import BATCH_MS, BATCH_ROWS, OPTIONS, arguments
 from tenax.engine.application import Protection
 from tenax.engine.chaos import process
-from tenax.engine.chaos.process import Command, end_session, session_members
+from tenax.engine.chaos.process import MARK, Command, end_driver
 from tenax.engine.chaos.record import Outcome
 from tenax.engine.chaos.runs import Trial, varied
 from tenax.engine.chaos.schedule import random_schedule
+from tenax.engine.scratch import marked
 from tenax.engine.session import Heartbeat
 
 ROOT = Path(__file__).parents[2]
@@ -94,11 +97,12 @@ def test_the_end_of_a_driver_leaves_nothing_that_it_had_started() -> None:
     # the child's own child outlives it, and ignores what would end it politely
     orphan = "import signal, time; signal.signal(signal.SIGHUP, signal.SIG_IGN); time.sleep(600)"
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {orphan!r}]); time.sleep(600)"
-    child = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True)
+    mark = uuid.uuid4().hex
+    child = subprocess.Popen([sys.executable, "-c", parent], env={**os.environ, MARK: mark}, start_new_session=True)
     deadline = time.monotonic() + DEADLINE_S
-    while len(session_members(child.pid)) < 2:
+    while len(marked(MARK, mark)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    end_session(child)
-    assert session_members(child.pid) == []
+    end_driver(child, mark)
+    assert marked(MARK, mark) == []
     assert child.returncode is not None

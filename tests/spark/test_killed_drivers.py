@@ -20,7 +20,8 @@ from spark.oracles import Results, assert_equal, elements, top_pages, traffic
 from spark.runs import example, finish, results, settings, whole_input
 
 from tenax.engine.application import Application
-from tenax.engine.session import Session
+from tenax.engine.scratch import MARK, marked
+from tenax.engine.session import SCRATCH, Session
 from tenax.engine.sinks.parquet import ParquetSink
 from tenax.engine.store import journal
 
@@ -122,13 +123,17 @@ def test_a_driver_killed_at_random_moments_loses_nothing_and_repeats_nothing(
     application = example(name, **options)
     log = tmp_path / "child.log"
     dice = random.Random(seed)
+    scratches: list[Path] = []
     for first, last in case.kills:
         batch, pause_s = dice.randint(first, last), dice.random() / 2
         print(f"seed {seed}: kill {name} {pause_s:.3f} s after batch {batch} is published")
         with child(name, tmp_path / "store", options, log) as process:
             kill_after(process, batch, pause_s, folder_of(application, case.watched), log)
+            scratches += [link.readlink() for link in (tmp_path / "store").glob(f"run/*/{SCRATCH}")]
+        await_end(scratches, log)
     with child(name, tmp_path / "store", options, log) as process:
         assert process.wait(DEADLINE_S) == 0, log.read_text()
+    assert not any(folder.exists() for folder in scratches)  # swept by whoever started next
     assert_equal(results(application), case.oracle(whole_input(application)), case.keys)
 
     if case.bytes_too:
@@ -140,6 +145,14 @@ def test_a_driver_killed_at_random_moments_loses_nothing_and_repeats_nothing(
                 for one in (application, other)
             )
             assert killed == whole, output
+
+
+def await_end(scratches: Sequence[Path], log: Path) -> None:
+    """Wait until everything that killed drivers had started has ended, by itself."""
+    deadline = time.monotonic() + DEADLINE_S
+    while left := [pid for folder in scratches for pid in marked(MARK, str(folder))]:
+        assert time.monotonic() < deadline, (left, log.read_text())
+        time.sleep(POLL_S)
 
 
 def folder_of(application: Application, output: str) -> Path:

@@ -13,6 +13,7 @@ from rich.text import Text
 from tenax.cli import render
 from tenax.cli.arguments import check_standby, name_values, overridden
 from tenax.cli.options import Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, made, protecting
+from tenax.cli.stopping import interrupted_by_all
 from tenax.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def chaos_command(
     ] = None,
     kill: Annotated[Faults, typer.Option("--kill", metavar="WHAT@WHEN", help="Nodes die; may be repeated.")] = None,
     hang: Annotated[Faults, typer.Option("--hang", metavar="WHAT@WHEN", help="Nodes stop answering.")] = None,
+    hang_workers: Annotated[
+        Faults, typer.Option("--hang-workers", metavar="WHAT@WHEN", help="Only the Python workers of nodes do.")
+    ] = None,
     back: Annotated[Faults, typer.Option("--return", metavar="N@WHEN", help="So many nodes come back.")] = None,
     kill_driver: Annotated[
         Faults, typer.Option("--kill-driver", metavar="WHEN", help="The driver dies, and a new one goes on.")
@@ -58,7 +62,7 @@ def chaos_command(
     Afterwards the same batches run again without failures, and every final result is compared, to the byte. Then every
     output is computed from the whole input at once, without batches or cluster, and compared by key and window; floats
     may differ by 1e-9. Outputs of which the whole input does not tell enough are named. The exit code is 0 if all are
-    equal, 1 if not.
+    equal, 1 if not, and 130 if Ctrl-C ended it before.
 
     The faults are real signals, sent only to processes that this command has started. [bold]WHAT[/bold] is a number of
     nodes (those with the most tasks), all, a rack (rack1), or the nodes of tasks ('speed[0]+join[1]').
@@ -82,7 +86,13 @@ def chaos_command(
     from tenax.engine.session import Heartbeat
     from tenax.operators.durations import microseconds
 
-    told = {Kind.KILL: kill, Kind.HANG: hang, Kind.RETURN: back, Kind.DRIVER: kill_driver}
+    told = {
+        Kind.KILL: kill,
+        Kind.HANG: hang,
+        Kind.HANG_WORKERS: hang_workers,
+        Kind.RETURN: back,
+        Kind.DRIVER: kill_driver,
+    }
     schedule: Schedule = tuple(parse_fault(kind, text) for kind, texts in told.items() for text in texts or [])
     schedule += random_schedule(seed, nodes, racks, within) if random else ()
     check(schedule, nodes, racks)
@@ -107,7 +117,8 @@ def chaos_command(
     console.print(Text(f"plan: {planned(application.topology, protection).line}"), soft_wrap=True)
     console.print(Text(f"faults: {' '.join(map(str, schedule)) or 'none'}"), soft_wrap=True)
     emptied(out)
-    found = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
+    with interrupted_by_all():
+        found = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
     if json_file is not None:
         made(json_file.parent)
         json_file.write_text(found.to_json() + "\n")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tenax.cli import render
 from tenax.cli.options import made
+from tenax.cli.stopping import Stopping, interrupt, stopping
 from tenax.errors import InvalidFile, TenaxError
 from tenax.examples import app_path
 
@@ -62,9 +63,10 @@ def demo_command(
     racks. All nodes of one rack are killed at once and return one after the other. In the end the same batches run
     again without failures, and every final result is compared, to the byte: the exit code is 1 if one differs.
 
-    The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes.
+    The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes; Ctrl-C ends it in good order.
     """
     from tenax.engine.application import Protection
+    from tenax.engine.errors import StartStopped
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Session
@@ -83,12 +85,17 @@ def demo_command(
     protected = planned(application.topology, asked)
     console = render.console()
     console.print(f"[dim]plan[/dim] {protected.line}", markup=True, soft_wrap=True)
-    with console.status(f"starting {nodes} nodes in {RACKS} racks"):
-        session = Session(made(out / "cluster"), nodes)
-    try:
-        account, outcome = _run_and_judge(application, out, protected, nodes, seconds, seed, session)
-    finally:
-        session.stop()
+    with stopping() as stops:
+        try:
+            with console.status(f"starting {nodes} nodes in {RACKS} racks"):
+                session = Session(made(out / "cluster"), nodes, stop_asked=lambda: stops.asked)
+            try:
+                account, outcome = _run_and_judge(application, out, protected, nodes, seconds, seed, session, stops)
+            finally:
+                session.stop()
+        except (DemoStopped, StartStopped) as stopped:
+            console.print(Text(f"{stopped}: nothing was compared"), soft_wrap=True)
+            return
     _tell(account, outcome, out, json_file)
     if not outcome.held:
         raise typer.Exit(1)
@@ -133,10 +140,16 @@ def _settings(application: Application, protected: Protected, nodes: int) -> Run
 
 
 def _run_and_judge(
-    application: Application, out: Path, protected: Protected, nodes: int, seconds: int, seed: int, session: Session
+    application: Application,
+    out: Path,
+    protected: Protected,
+    nodes: int,
+    seconds: int,
+    seed: int,
+    session: Session,
+    stops: Stopping,
 ) -> tuple[Account, Outcome]:
     from tenax.cli.outage_view import Outages, OutageView
-    from tenax.cli.run import stop_on_interrupt
     from tenax.engine.chaos.injector import Injector
     from tenax.engine.chaos.oracle import judge
     from tenax.engine.chaos.record import Recorder, Timeline
@@ -151,10 +164,11 @@ def _run_and_judge(
     with OutageView(outages, "traffic, 20,000 locations a second") as view:
         recorder = Recorder(Timeline(out / "timeline.jsonl").append, began_s, also=(view,))
         driver = Driver(application, out / "store", _settings(application, protected, nodes), recorder, session)
-        stop_on_interrupt(driver.request_stop)
+        stops.call(driver.request_stop)
         stop = Injector(session, nodes, schedule, recorder).run(driver)
         ended_s = outages.clock()
     _check_finished(stop)
+    stops.call(interrupt)  # comparing leaves nothing to finish
     with render.console().status("running the same batches again without failures, to compare"):
         verdict = judge(application, out / "store", out, session, nodes)
     with render.console().status("computing all outputs from the whole input at once, to compare"):
@@ -167,12 +181,18 @@ def _run_and_judge(
 def _check_finished(stop: Stop) -> None:
     from tenax.control.instructions import Outcome as Ending
 
+    if stop.outcome is Ending.STOPPED:
+        raise DemoStopped("the demo was stopped")
     if stop.outcome is not Ending.FINISHED:
         raise DemoEnded(f"a demo is judged when it has finished, found {stop.outcome} ({stop.reason}): run it again")
 
 
 class DemoEnded(TenaxError):
     """A demo ended before it could be judged."""
+
+
+class DemoStopped(DemoEnded):
+    """Somebody stopped it."""
 
 
 def _account(outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float) -> Account:

@@ -16,8 +16,9 @@ from rich.text import Text
 from tenax.cli import render
 from tenax.cli.measures import Lags, SizeMeter
 from tenax.cli.outage_view import Outages, output_text
+from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
-from tenax.control.events import CheckpointStored, Event
+from tenax.control.events import CheckpointStored, Event, StopRequested
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.costs import Costs
@@ -104,6 +105,8 @@ class LiveView:
         self._costs.handled(event)
         self._checkpoint_interval = coordinator.checkpoint_interval
         said = self._outages.handled(coordinator, event, then)
+        if isinstance(event, StopRequested):
+            self.told(ASKED)
         for text in () if isinstance(event, CheckpointStored) else said:
             self.told(text)
 

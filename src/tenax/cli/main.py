@@ -13,10 +13,10 @@ import typer
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
 from tenax.cli.run import run_command
+from tenax.cli.stopping import INTERRUPTED
 from tenax.errors import TenaxError
 
 USAGE_ERROR = 2
-INTERRUPTED = 130
 GROUPS = ("plan", "experiment")
 
 app = typer.Typer(

@@ -101,7 +101,7 @@ class SizeMeter:
 
     def _state_bytes(self) -> int | None:
         runs = sorted(self._store.glob("run/*/nodes"))
-        return folder_bytes(runs[-1]) if runs else None
+        return folder_bytes(runs[-1]) if runs else self._sizes.state_bytes  # at its end a run leaves none
 
 
 def folder_bytes(folder: Path, without: str = "") -> int:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tenax.cli.stopping import ASKED
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.worker.orders import Report
@@ -434,6 +435,8 @@ class OutageView:
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
         """Learn from an event, and tell what is worth telling."""
+        if isinstance(event, events.StopRequested):
+            self.told(ASKED)
         for text in self.outages.handled(coordinator, event, then):
             self._line(text)
         if time.monotonic() >= self._due_s and self.outages.newest:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from tenax.cli import render
 from tenax.cli.arguments import check_standby, name_values, names, overridden
 from tenax.cli.options import AcceptChanges, Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
+from tenax.cli.stopping import stopping
 from tenax.control.instructions import Outcome, Stop
 from tenax.errors import TenaxError
 
@@ -42,8 +40,9 @@ def run_command(
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
-    Bounded sources end the run. Otherwise Ctrl-C ends it in good order: running batches finish, a last checkpoint is
-    stored. Run the same command again to go on exactly where it ended, also after a crash.
+    Bounded sources end the run. Otherwise Ctrl-C (or SIGTERM, or SIGHUP) ends it in good order: running batches finish,
+    a last checkpoint is stored, exit code 0. Ctrl-C again ends it at once, exit code 130. Run the same command again to
+    go on exactly where it ended, also after a crash.
 
     While it runs it shows rows/s, and [bold]latency[/bold]: from when a batch's ranges are known until its results are
     published. [bold]lag[/bold] of an output: event time between the newest row read and what its published results
@@ -93,12 +92,13 @@ def run_command(
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
     admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
-    with LiveView(application, folder) as view:
-        driver = Driver(application, folder, settings, view)
-        view.told(protected.line)
-        stop_on_interrupt(driver.request_stop)
-        stop = driver.run()
-    view.summary(stop)
+    with stopping() as stops:
+        with LiveView(application, folder) as view:
+            driver = Driver(application, folder, settings, view)
+            view.told(protected.line)
+            stops.call(driver.request_stop)
+            stop = driver.run()
+        view.summary(stop)
     failed(stop, folder)
 
 
@@ -110,15 +110,3 @@ def failed(stop: Stop, folder: Path) -> None:
 
 class RunFailed(TenaxError):
     """A run ended because it could not go on."""
-
-
-def stop_on_interrupt(request_stop: object) -> None:
-    """The first Ctrl-C asks for a good end, the second ends at once."""
-
-    def interrupted(_: int, __: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        assert callable(request_stop)
-        request_stop()
-        render.console().print("[dim]finishing the running batches; Ctrl-C again ends at once[/dim]")
-
-    signal.signal(signal.SIGINT, interrupted)

@@ -188,7 +188,7 @@ def _pass(
     running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
     state = replace(state, passes=state.passes + 1)
     state = replace(state, live=running) if live else replace(state, round=running)
-    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * attempt
+    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * max(attempt, 1 + state.overdue)
     instruction = RunPass(
         *(running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt),
         doubled=run.doubled,

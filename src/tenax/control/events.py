@@ -142,9 +142,13 @@ class NodesJoined:
 
 @dataclass(frozen=True, slots=True)
 class NodesLost:
-    """Nodes are gone, with all that they held; they never come back under these names."""
+    """Nodes are gone, with all that they held; they never come back under these names.
+
+    `overdue` are those that were given up because their part of a pass did not end within its deadline.
+    """
 
     nodes: tuple[str, ...]
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from tenax.control.copies import Role, TaskState
 from tenax.control.events import NodesLost
-from tenax.control.instructions import CancelCheckpoint, CancelPass, Instruction, Promote, RequestNodes, Wake
+from tenax.control.instructions import (
+    CancelCheckpoint,
+    CancelPass,
+    Instruction,
+    Outcome,
+    Promote,
+    RequestNodes,
+    Stop,
+    Wake,
+)
 from tenax.control.run import Run
 from tenax.control.standing import standing
 from tenax.control.state import Backups, Outage, Outputs, Running, RunState
@@ -22,6 +31,8 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     state = replace(state, gone=state.gone | set(event.nodes))
     if not lost:
         return state
+    if event.overdue:
+        state = _overdue(run, state)
     notices: list[Instruction] = []
     tasks = []
     for number, task in enumerate(state.tasks):
@@ -59,6 +70,20 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             notices=(*state.notices, Wake(delay_s, state.outage.number)),
         )
     return state
+
+
+def _overdue(run: Run, state: RunState) -> RunState:
+    """One more pass did not end: after some, it is the code that does not, and would take one node after the other."""
+    state = replace(state, overdue=state.overdue + 1)
+    if state.overdue < run.settings.max_attempts:
+        return state
+    running = next((one for one in (state.live, state.round) if one is not None), None)
+    which = "a pass" if running is None else f"batches {running.first} to {running.last}"
+    reason = (
+        f"a pass ends within its deadline, found that {which} did not, {state.overdue} times on other nodes: correct "
+        "the operator whose code does not end, or make batches smaller, and start again"
+    )
+    return replace(state, stop=Stop(Outcome.FAILED, reason, resumable=True))
 
 
 def _bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:

@@ -72,7 +72,8 @@ class Settings:
     - Whatever may fail for a passing cause is tried `max_attempts` times in a row. A pass that still fails is tried
       from the newest checkpoint, then from the one before it; then the run stops.
     - What a sink or the store refuses is tried again after pauses, for `storage_patience_s` in all.
-    - The n-th attempt of a pass may take n × `pass_deadline_s`.
+    - The n-th attempt of a pass may take n × `pass_deadline_s`; nodes that do not end their part of it are lost. When
+      that has happened `max_attempts` times without a whole live pass in between, the run stops.
     - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `join_gap` batches
       behind, or have not come closer in `patience` rounds, live passes wait for them.
     - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
@@ -281,6 +282,8 @@ class RunState:
     round_faults: int = 0
     raises_at: int = 0
     rollbacks: int = 0
+    overdue: int = 0
+    """How often nodes were lost because a pass did not end, since the last live pass of all tasks."""
 
     published: Mapping[Task, int] = field(default_factory=dict)
     unpublished: tuple[Results, ...] = ()

@@ -39,7 +39,7 @@ from tenax.control.instructions import (
     Step,
     Stop,
 )
-from tenax.control.outages import cancelled, nodes_lost, settle
+from tenax.control.outages import cancelled, nodes_lost, partial, settle
 from tenax.control.recipes import known_recipes, rebuildable, with_fewer_recipes, with_recipe
 from tenax.control.rounds import gap
 from tenax.control.run import Run
@@ -226,7 +226,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     written = sum(report.written_bytes for report in event.reports)
     if running.kind is PassKind.LIVE:
         state = _paced(state, event.at_s, running.last - running.first + 1)
-        state = replace(state, live=None, live_attempt=1, live_faults=0, finished=running.last)
+        overdue = state.overdue if partial(run, running) else 0
+        state = replace(state, live=None, live_attempt=1, live_faults=0, finished=running.last, overdue=overdue)
         state = counted(run, state, event.reports, running.last - running.first + 1)
         if state.outage is not None:
             state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))

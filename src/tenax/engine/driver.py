@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import shutil
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +27,15 @@ from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.changes import NOTED
-from tenax.engine.errors import EpochLost, StoreFailed
+from tenax.engine.errors import EpochLost, StartStopped, StoreFailed
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
+from tenax.engine.proofs import Proofs
 from tenax.engine.publishing import Publisher
-from tenax.engine.session import NodeInfo, Session
+from tenax.engine.scratch import sweep
+from tenax.engine.session import LOG, SCRATCH, SPARK_HOME, NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.storage_waits import StorageWaits
@@ -92,8 +97,9 @@ class Driver:
         self.checkpoint = self._restored()
         self._record_changes()
         self._renew_batches()
-        self._events: queue.Queue[events.Event] = queue.Queue()
+        self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._stop_asked = False
         self._look_s = self._check_s = 0.0
         self._began_s = time.monotonic()
         self._uploads = Uploads()
@@ -106,16 +112,44 @@ class Driver:
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
-        folder = self.store.folder
         work = self._work_folder()
-        session = self._session or Session(
-            work, self.settings.nodes, self.settings.master, heartbeat=self.settings.heartbeat
-        )
+        stop: instructions.Stop | None = None
+        try:
+            session = self._session or self._own_session(work)
+            try:
+                stop = self._run_on(session, work)
+            finally:
+                if self._session is None:
+                    session.stop()
+        except StartStopped as stopped:
+            stop = instructions.Stop(instructions.Outcome.STOPPED, str(stopped), resumable=True)
+        finally:
+            self.store.close()
+            self.publisher.close()
+            _tidy(work, keep_logs=stop is None or stop.outcome is instructions.Outcome.FAILED)
+        return stop
+
+    def request_stop(self) -> None:
+        """Ask for an end in good order: the running batches finish and a last checkpoint is stored.
+
+        May be called by the handler of a signal, at any moment: that queue takes no lock which its reader may hold.
+        """
+        self._stop_asked = True
+        self._events.put(events.StopRequested("asked to"))
+
+    def _own_session(self, work: Path) -> Session:
+        given = self.settings
+        return Session(work, given.nodes, given.master, heartbeat=given.heartbeat, stop_asked=lambda: self._stop_asked)
+
+    def _run_on(self, session: Session, work: Path) -> instructions.Stop:
+        session.scratch.also.append(work / "nodes")  # goes with it, should this process be ended at once
+        self._spark = session
         pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
         try:
-            shipped = Shipped(self.application, Places(work / "nodes", folder))
+            shipped = Shipped(self.application, Places(work / "nodes", self.store.folder))
             self.broadcast = session.context.broadcast(pack(shipped))
             self.runner = PassRunner(session.context, self.broadcast)
+            self.proofs = Proofs(self.runner.ask, session.heartbeat)
             given = self.settings
             roles = Roles(given.racks, given.slots, given.standby_nodes, given.standby_slots)
             self.nodes = Nodes(session, self.runner, work / "nodes", roles)
@@ -132,18 +166,13 @@ class Driver:
         finally:
             self._stopping.set()
             pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
-            if self._session is None:
-                session.stop()
-            self.store.close()
-            self.publisher.close()
-
-    def request_stop(self) -> None:
-        """Ask for an end in good order: the running batches finish and a last checkpoint is stored."""
-        self._events.put(events.StopRequested("asked to"))
+            session.scratch.also.remove(work / "nodes")
 
     def _work_folder(self) -> Path:
         """Where nodes keep states while this driver runs; what earlier drivers left is of no use to anybody."""
         runs = self.store.folder / "run"
+        for link in runs.glob(f"*/{SCRATCH}"):
+            sweep(link.readlink())
         for old in runs.glob("*"):
             shutil.rmtree(old, ignore_errors=True)
         work = runs / f"{self.store.epoch:08d}"
@@ -151,7 +180,14 @@ class Driver:
         return work
 
     def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor) -> instructions.Stop:
-        self._events.put(self._started())
+        started = pool.submit(self._started)
+        while not (started.done() or self._stop_asked):  # asking nodes for their names has a deadline
+            wait([started], POLL_S)
+        if started.done():
+            self._events.put(started.result())
+        else:  # what is asked for comes first, and before the start it is the end
+            self._look_s = math.inf
+            self.runner.cancel_meeting()
         while True:
             event = self._next_event(pool)
             if event is None:
@@ -192,9 +228,30 @@ class Driver:
             gone = self.nodes.lost()
             if gone:
                 self._events.put(events.NodesLost(gone))
-        new = self.nodes.strangers() if pool is not None else ()
-        if new and pool is not None:
+        if pool is None:
+            return
+        hung = self.proofs.hung(self.nodes.live)
+        if hung:
+            self._give_up(hung, "its Python workers do not answer")
+            self._events.put(events.NodesLost(hung))
+        new = self.nodes.strangers()
+        if new:
             pool.submit(self._meet, new)
+
+    def _give_up(self, names: Iterable[str], cause: str) -> None:
+        """Let nodes be lost whose executors live, and end these with all that hangs below them."""
+        for name in names:
+            info = self.nodes.give_up(name)
+            if info is not None:
+                self.observer.told(f"node {name} is given up: {cause}")
+                threading.Thread(target=self._end_node, args=[info.executor], daemon=True).start()
+
+    def _end_node(self, executor: str) -> None:
+        """End an executor; its cluster may take its time to answer, and the run does not wait for that."""
+        try:
+            self._spark.end_node(executor)
+        except Exception as error:
+            self.observer.told(f"executor {executor} was given up and could not be ended: {one_line(error)}")
 
     def _meet(self, new: tuple[NodeInfo, ...]) -> None:
         try:
@@ -255,16 +312,13 @@ class Driver:
     def _pass(self, told: instructions.RunPass) -> events.Event:
         started = time.perf_counter()
         order = self.ordering.order(told, self.publisher.published)
-        overdue = threading.Timer(told.deadline_s, self.runner.cancel, [self._group(str(told.pass_id))])
-        overdue.start()
-        try:
-            outcome = self._run_order(order, live=told.kind is instructions.PassKind.LIVE)
-        except Exception:
-            if overdue.finished.is_set():
-                return events.PassFailed(told.pass_id, DeadlinePassed(told.deadline_s))
-            raise
-        finally:
-            overdue.cancel()
+        with self._bounded(self._group(str(told.pass_id)), order.layout.nodes, told.deadline_s) as deadline:
+            try:
+                outcome = self._run_order(order, live=told.kind is instructions.PassKind.LIVE)
+            except Exception:
+                if deadline.is_set():
+                    return events.PassFailed(told.pass_id, DeadlinePassed(told.deadline_s))
+                raise
         if isinstance(outcome, Failure):
             if outcome.kind == NODE:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
@@ -280,6 +334,33 @@ class Driver:
             self.observer.passed(told.first, told.last, [one for _, one in reports], seconds)
         at_s = time.monotonic() - self._began_s
         return events.PassFinished(told.pass_id, tuple(report for report, _ in reports), at_s)
+
+    @contextmanager
+    def _bounded(self, group: str, names: Iterable[str], deadline_s: float) -> Iterator[threading.Event]:
+        """While this lasts, a job runs on these nodes; after its deadline it is ended, and those it waits for are lost.
+
+        Gives an event that tells whether the deadline has passed.
+        """
+        passed = threading.Event()
+
+        def end() -> None:
+            passed.set()
+            try:
+                late = self.runner.at_work(group)
+                stuck = tuple(name for name, one in self.nodes.live.items() if name in names and one.executor in late)
+                self._give_up(stuck, f"what it was to do did not end within {deadline_s:g} s")
+                if stuck:
+                    self._events.put(events.NodesLost(stuck, overdue=True))
+            finally:
+                self.runner.cancel(group)
+
+        timer = threading.Timer(deadline_s, end)
+        timer.start()
+        try:
+            with self.proofs.owed(names):
+                yield passed
+        finally:
+            timer.cancel()
 
     def _run_order(self, order: Order, *, live: bool) -> Outcome | Failure:
         nodes = self.nodes.info(order.layout.nodes)
@@ -342,7 +423,8 @@ class Driver:
         # one that was cancelled may be asked for again as its first attempt
         self._checkpoint_job = group = self._group(f"checkpoint {number} upload {next(self._jobs)}")
         names = tuple(sorted(set(order.nodes)))
-        return self.runner.upload(self.run_id, group, order, dict(zip(names, self.nodes.info(names), strict=True)))
+        with self._bounded(group, names, self.settings.control.pass_deadline_s):
+            return self.runner.upload(self.run_id, group, order, dict(zip(names, self.nodes.info(names), strict=True)))
 
     def _group(self, what: str) -> str:
         return group_of(self.run_id, what)
@@ -356,7 +438,7 @@ class Driver:
             except Exception as error:  # a node died or was too slow while it said its name: ask those that live
                 self.observer.told(f"nodes are asked again for their names: {one_line(error)}")
                 self.nodes.forget(strangers)
-            if nodes:
+            if nodes or self._stop_asked:
                 break
             time.sleep(LOOK_EVERY_S)
         return events.Started(
@@ -406,3 +488,16 @@ class Driver:
         )
         self.ordering.keep(line, segments)
         return line
+
+
+def _tidy(work: Path, *, keep_logs: bool) -> None:
+    """Leave nothing of a run but what Spark's processes wrote for developers; executors' logs if something failed."""
+    for entry in work.iterdir() if work.exists() else ():  # a newer driver may have swept it
+        if entry.name == LOG or (keep_logs and entry.name == SPARK_HOME):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+    with suppress(OSError):  # it is gone, or a log is there
+        work.rmdir()

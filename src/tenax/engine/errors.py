@@ -13,6 +13,7 @@ TenaxError
 ├── EpochLost               a newer driver has taken over; this one must stop
 ├── ConflictingResults      a result was committed before with other rows, or a folder belongs to another run
 └── ClusterFailed           Spark cannot be started, or does not give the nodes that were asked for
+    └── StartStopped        a stop was asked for while Spark started
 """
 
 from tenax.errors import TenaxError
@@ -64,3 +65,7 @@ class ConflictingResults(TenaxError):
 
 class ClusterFailed(TenaxError):
     """Spark cannot be started, or does not give the nodes that were asked for."""
+
+
+class StartStopped(ClusterFailed):
+    """A stop was asked for while Spark started."""

@@ -118,6 +118,15 @@ class Nodes:
                 made.append(self._roles.node(name, place))
         return tuple(made)
 
+    def give_up(self, name: str) -> NodeInfo | None:
+        """Let a node be lost whose executor lives, and never ask that for its name again; None if it is gone."""
+        with self._lock:
+            info = self._known.pop(name, None)
+            self._places.pop(name, None)
+        if info is not None:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        return info
+
     def disown(self, name: str) -> None:
         """Give up a node under whose name another executor answers; its own may say its name again."""
         with self._lock:

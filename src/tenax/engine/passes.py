@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import threading
 import time
@@ -20,14 +21,17 @@ from tenax.engine.session import NODE_SLOTS, NodeInfo
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report, UploadOrder
 from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here, packed, worker_of
+from tenax.engine.worker.proof import Proof
 from tenax.engine.worker.steps import Worker
 from tenax.model.tasks import Task
 
 MEETING_DEADLINE_S = 60.0
 MEETINGS = itertools.count(1)  # of this process: a group that was cancelled stays so, for later runs as well
-LIVE, BACKGROUND = "live", "background"
+LIVE, BACKGROUND, PROOF = "live", "background", "proof"
 """Lanes of jobs: within one, Spark lets the older job go first in everything, and a live pass is mostly the younger."""
 MAX_ANCHORS = 64  # sets of nodes whose anchors are kept
+MAX_TASKS = 10_000  # of a stage: as many as nodes
+RUNNING = "RUNNING"  # as Spark names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class PassRunner:
         self._python_rdd, self._pairs, self._partitioner = jvm.PythonRDD, jvm.PairwiseRDD, jvm.PythonPartitioner
         self._functions: dict[tuple[int, bool], Any] = {}
         self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
+        self._meeting = ""
+        self._proof: Any = None
 
     def run(self, order: Order, nodes: tuple[NodeInfo, ...], lane: str) -> Outcome | Failure:
         """Run a pass on its nodes to its end."""
@@ -90,12 +96,36 @@ class PassRunner:
         """End a running pass or upload and everything it would still start."""
         self.context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
+    def cancel_meeting(self) -> None:
+        """End the question of nodes for their names, if one is under way."""
+        if self._meeting:
+            self.cancel(self._meeting)
+
+    def at_work(self, group: str) -> frozenset[str]:
+        """The executors that have not yet done their part of the stage that a job is in."""
+        spark = self.context._jsc.sc()
+        found: set[str] = set()
+        for job in self.context.statusTracker().getJobIdsForGroup(group):
+            for stage in spark.statusTracker().getJobInfo(job).get().stageIds():
+                tasks = spark.statusStore().taskList(stage, 0, MAX_TASKS)
+                listed = (tasks.apply(position) for position in range(tasks.size()))
+                found.update(str(one.executorId()) for one in listed if one.status() == RUNNING)
+        return frozenset(found)
+
+    def ask(self, node: NodeInfo) -> ProofAsked:
+        """Ask a node for a proof that its workers work, without waiting for it."""
+        if self._proof is None:
+            self._proof = _wrap_function(self.context, Proof(), NoOpSerializer(), NoOpSerializer())
+        self._begin(f"proof {next(MEETINGS)} of {node.executor}", "proof", PROOF)
+        asked = self._python_rdd(self._anchors((node,), 1)._jrdd.rdd(), self._proof, True, False)
+        return ProofAsked(self.context, asked.asJavaRDD().collectAsync())
+
     def identify(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
         """The names of nodes as their own workers tell.
 
         Asks as many workers of each node as can work at once, so that later none has to start up first.
         """
-        group = f"meeting {next(MEETINGS)} of {' '.join(one.executor for one in nodes)}"
+        self._meeting = group = f"meeting {next(MEETINGS)} of {' '.join(one.executor for one in nodes)}"
         self._begin(group, "new nodes", BACKGROUND)
         asked = self._anchors(nodes * NODE_SLOTS, 1).mapPartitions(Introduction(self.shipped))
         overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
@@ -175,6 +205,36 @@ class PassRunner:
         """Delete the shuffle files of a pass now: Spark would keep them until its own garbage collection."""
         self.context.setJobGroup("", "")
         rdd.cleanShuffleDependencies(False)
+
+
+class ProofAsked:
+    """A question to a node, which Spark carries."""
+
+    def __init__(self, context: SparkContext, future: Any) -> None:
+        self._context = context
+        self._future = future
+
+    def answer(self) -> tuple[int, ...] | None:
+        """The processes that are stopped, or None as long as the node has not answered."""
+        if not self._future.isDone():
+            return None
+        (said,) = self._future.get()
+        return tuple(json.loads(bytes(said)))
+
+    def began(self) -> bool:
+        """Whether the node has had room for it."""
+        tracker = self._context._jsc.sc().statusTracker()
+        for job in self._future.jobIds():
+            info = tracker.getJobInfo(job)
+            for stage in info.get().stageIds() if info.isDefined() else ():
+                of_stage = tracker.getStageInfo(stage)
+                if of_stage.isDefined() and of_stage.get().numActiveTasks():
+                    return True
+        return False
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self._future.cancel(True)
 
 
 class Stage:

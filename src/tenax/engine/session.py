@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 
-from tenax.engine.errors import ClusterFailed
+from tenax.engine.errors import ClusterFailed, StartStopped
+from tenax.engine.gateway import Gateway
+from tenax.engine.scratch import Scratch
 from tenax.errors import InvalidRequest
 
 LOOPBACK = "127.0.0.1"
-NODE_SLOTS = 2  # one for live passes, one for background work
+NODE_SLOTS = 2  # one for live passes, one for background work; nodes of an embedded cluster have one more, for proofs
+SECRET_BYTES = 32
+LOG, SPARK_HOME, SCRATCH = "spark.log", "spark", "scratch"  # in the folder of a session; the last is a link
 START_DEADLINE_S = 120.0
 POLL_S = 0.05
 
@@ -53,6 +58,7 @@ DAEMON = "tenax.engine.worker.daemon"
 
 # On machines that are as small as an embedded cluster needs, the compiler that takes longer takes more than it gives.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUIET_OPTIONS = "-XX:-UsePerfData"  # else every virtual machine keeps a file that all users can see
 
 # Executors of an embedded cluster would write a dozen lines for every task otherwise.
 LOGGING = """rootLogger.level = warn
@@ -110,8 +116,10 @@ class Heartbeat:
 class Session:
     """A Spark context with the settings that passes need, and its nodes.
 
-    - Without a master it starts an embedded cluster of real executor processes on loopback.
+    - Without a master it starts an embedded cluster of real executor processes on loopback. Whoever wants to be one of
+      them must know its secret, which is made anew each time and stands in no command line.
     - A setting of the user's that would break a pass is refused, with the reason.
+    - Once `stop_asked` says so, a session that starts gives up (`StartStopped`).
     """
 
     def __init__(
@@ -121,12 +129,19 @@ class Session:
         master: str | None = None,
         memory_mb: int = 1024,
         heartbeat: Heartbeat | None = None,
+        stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
         check_java()
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.heartbeat = heartbeat or Heartbeat()
+        self.scratch = Scratch()
+        (folder / SCRATCH).unlink(missing_ok=True)
+        (folder / SCRATCH).symlink_to(self.scratch.folder)
+        self.scratch.also += [folder / SCRATCH, folder / SPARK_HOME]
         conf = SparkConf().setAppName("tenax")
-        conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS},{memory_mb}]")
-        for name, value in (*SETTINGS.items(), *(heartbeat or Heartbeat()).settings().items()):
+        conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS + 1},{memory_mb}]")
+        for name, value in (*SETTINGS.items(), *self.heartbeat.settings().items()):
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
         conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.POLARS_NO_PARTITION", "1")
@@ -134,23 +149,37 @@ class Session:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        private = f"{QUIET_OPTIONS} -Djava.io.tmpdir={self.scratch.folder}"
+        conf.set("spark.local.dir", str(self.scratch.folder)).set("spark.driver.defaultJavaOptions", private)
+        kept_secret: dict[str, str] = {}
         if master is None:
-            conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS).set("spark.executor.extraJavaOptions", JVM_OPTIONS)
+            conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS)
+            conf.set("spark.executor.extraJavaOptions", f"{JVM_OPTIONS} {private}")
+            conf.set("spark.executorEnv.TMPDIR", str(self.scratch.folder))
+            conf.set("spark.python.unix.domain.socket.dir", str(self.scratch.folder))
             conf.set("spark.python.daemon.module", DAEMON)
+            conf.set("spark.authenticate", "true")
+            kept_secret["spark.authenticate.secret"] = secrets.token_hex(SECRET_BYTES)
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
-        with errors_to(folder / "spark.log"):
-            self.context = SparkContext(conf=conf)
-        self.context.setLogLevel("OFF")
-        if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
-            self.context.addPyFile(str(_package(folder)))
-        self.nodes = self._wait_for(nodes)
+        self._gateway = Gateway(self.scratch, folder / LOG, conf, kept_secret)
+        try:
+            self.context = self._gateway.start(stop_asked)
+            self.context.setLogLevel("OFF")
+            if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
+                self.context.addPyFile(str(_package(folder)))
+            self.nodes = self._wait_for(nodes, stop_asked)
+        except BaseException:
+            self.stop()
+            raise
 
-    def _wait_for(self, count: int) -> tuple[NodeInfo, ...]:
+    def _wait_for(self, count: int, stop_asked: Callable[[], bool]) -> tuple[NodeInfo, ...]:
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:
             found = self.live_nodes()
             if len(found) >= count:
                 return found
+            if stop_asked():
+                raise StartStopped("asked to stop while nodes started")
             time.sleep(POLL_S)
         raise ClusterFailed(f"{count} nodes are needed, found {len(self.live_nodes())} after {START_DEADLINE_S:g} s")
 
@@ -174,9 +203,15 @@ class Session:
         assert jvm is not None
         self.context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
 
+    def end_node(self, executor: str) -> None:
+        """End an executor with its Python workers, whatever they do; the cluster starts another in its place."""
+        self.context._jsc.sc().killAndReplaceExecutor(executor)
+
     def stop(self) -> None:
-        """End the context, and with it the embedded cluster."""
-        self.context.stop()
+        """End the context, and with it the embedded cluster; nothing of it stays."""
+        self._gateway.stop()
+        self.scratch.end()
+        (self._folder / SCRATCH).unlink(missing_ok=True)
 
 
 def check_java() -> None:
@@ -188,7 +223,7 @@ def check_java() -> None:
 
 def own_spark_home(folder: Path) -> Path:
     """A SPARK_HOME of links: local clusters write a work folder there, and the installed package must stay clean."""
-    home = folder / "spark"
+    home = folder / SPARK_HOME
     home.mkdir(exist_ok=True)
     for path in Path(pyspark.__file__).parent.iterdir():
         link = home / path.name

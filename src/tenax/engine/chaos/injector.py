@@ -17,6 +17,7 @@ from tenax.engine.chaos.schedule import ALL, Fault, Kind, Progress, Schedule, Un
 from tenax.engine.driver import Driver
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import Session
+from tenax.engine.worker.proof import workers_of
 from tenax.model.tasks import Task
 
 POLL_S = 0.01
@@ -114,9 +115,14 @@ class Injector:
         self._struck.update(struck)
         for name in struck:
             pid = pid_of(name)
-            if fault.kind is Kind.HANG:
-                self._hung[name] = pid
-            _send(pid, signal.SIGSTOP if fault.kind is Kind.HANG else signal.SIGKILL)
+            match fault.kind:
+                case Kind.HANG_WORKERS:  # the run itself has to end them
+                    hang_workers(pid)
+                case Kind.HANG:
+                    self._hung[name] = pid
+                    _send(pid, signal.SIGSTOP)
+                case _:
+                    _send(pid, signal.SIGKILL)
 
     def _note(self, number: int, fault: Fault, struck: Sequence[str]) -> None:
         self._recorder.note(
@@ -199,6 +205,14 @@ def pid_of(node: str) -> int:
             f"only nodes that this run has started are struck, found {node}: use the embedded cluster, without --master"
         )
     return pid
+
+
+def hang_workers(executor: int) -> list[int]:
+    """Stop the Python workers of an executor, and the daemons that would fork others; their process ids."""
+    struck = [pid for daemon, workers in workers_of(executor).items() for pid in (daemon, *workers)]
+    for pid in struck:
+        _send(pid, signal.SIGSTOP)
+    return struck
 
 
 def ancestors(pid: int) -> list[int]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,16 +24,25 @@ from tenax.engine.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, ru
 from tenax.engine.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.engine.errors import ClusterFailed
 from tenax.engine.loading import load_application
+from tenax.engine.scratch import kill_marked, marked
 from tenax.engine.session import Heartbeat, Session
+from tenax.engine.worker.proof import children
 from tenax.errors import TenaxError
 
 POLL_S = 0.02
 DEADLINE_S = 1_800.0
 GRACE_S = 1.0  # for executors to notice that their driver is gone
-END_DEADLINE_S = 30.0
 PARENT_LOOK_S = 0.5
 OUTCOME, LOG = "outcome.json", "driver.log"
-PROC = Path("/proc")
+MARK = "TENAX_TRIAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A driver in a process of its own, and the mark by which all that it starts is known."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +93,9 @@ def run_in_processes(
     watch = _Watch(Timeline(out / TIMELINE), origin_s, tell)
     kills = [(number, fault) for number, fault in enumerate(trial.schedule) if fault.kind is Kind.DRIVER]
     for _ in range(len(kills) + 1):  # every driver but the last is killed
-        with _child(command, out / LOG) as process:
-            if not _killed_in_time(process, watch, kills):
-                return _told(process, out)
+        with _child(command, out / LOG) as child:
+            if not _killed_in_time(child, watch, kills):
+                return _told(child.process, out)
     raise ClusterFailed(f"the last driver is not killed, found {len(kills)} kills of it: see {out / LOG}")
 
 
@@ -118,10 +128,10 @@ class _Watch:
         return time.monotonic() - self.origin_s
 
 
-def _killed_in_time(process: subprocess.Popen[bytes], watch: _Watch, kills: list[tuple[int, Fault]]) -> bool:
+def _killed_in_time(child: Child, watch: _Watch, kills: list[tuple[int, Fault]]) -> bool:
     """Wait until a kill of the driver is due and carry it out; false if the driver ends by itself before."""
     deadline = time.monotonic() + DEADLINE_S
-    while process.poll() is None:
+    while child.process.poll() is None:
         if time.monotonic() > deadline:
             raise ClusterFailed(
                 f"a run under faults ends within {DEADLINE_S:g} s, found it going on: shorten its input"
@@ -133,7 +143,7 @@ def _killed_in_time(process: subprocess.Popen[bytes], watch: _Watch, kills: list
             number, fault = due
             detail: dict[str, Data] = {"number": number, "fault": str(fault), "kind": fault.kind.value, "nodes": []}
             watch.timeline.append(Moment(watch.now_s, What.FAULT, detail))
-            end_session(process)
+            end_driver(child.process, child.mark)
             return True
         time.sleep(POLL_S)
     watch.look()
@@ -141,53 +151,38 @@ def _killed_in_time(process: subprocess.Popen[bytes], watch: _Watch, kills: list
 
 
 @contextlib.contextmanager
-def _child(command: Command, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver in a session of its own, by which all that it starts can be found; it ends with this."""
+def _child(command: Command, log: Path) -> Iterator[Child]:
+    """A driver that no signal of the terminal reaches, and that ends with this, as does all that it starts."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}  # of another cluster
+    mark = uuid.uuid4().hex
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "tenax.engine.chaos.process", command.to_json()],
-            env=environment,
+            env={**environment, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
         try:
-            yield process
+            yield Child(process, mark)
         finally:
-            end_session(process)
+            end_driver(process, mark)
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
+def end_driver(process: subprocess.Popen[bytes], mark: str) -> None:
     """Kill a driver with its virtual machine, if they live, and make sure that nothing they started goes on.
 
-    Executors end by themselves when they miss the driver; those that have not done so after a while are killed, too.
+    Executors end by themselves when they miss the driver; those that have not done so after a while are killed, too:
+    all processes below a driver carry its mark in their environment.
     """
-    for pid in [process.pid, *(pid for pid, parent in session_members(process.pid) if parent == process.pid)]:
+    for pid in [process.pid, *children(process.pid)]:
         _kill(pid)
     process.wait()
     grace = time.monotonic() + GRACE_S
-    deadline = grace + END_DEADLINE_S
-    while members := session_members(process.pid):
-        if time.monotonic() > deadline:
-            raise ClusterFailed(f"what a killed driver had started ends with it, found processes {members}: end them")
-        for pid, _ in members if time.monotonic() > grace else ():
-            _kill(pid)
+    while marked(MARK, mark) and time.monotonic() < grace:
         time.sleep(POLL_S)
-
-
-def session_members(session: int) -> list[tuple[int, int]]:
-    """The processes of a session that live, each with its parent; also those whose parent has died."""
-    found = []
-    for entry in PROC.iterdir():
-        try:
-            state, parent, _, their_session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
-        except OSError:  # no process, or it has ended
-            continue
-        if int(their_session) == session and state != "Z":
-            found.append((int(entry.name), int(parent)))
-    return found
+    kill_marked(MARK, mark)
 
 
 def _kill(pid: int) -> None:

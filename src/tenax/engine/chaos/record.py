@@ -297,7 +297,7 @@ def strikes(moments: Sequence[Moment]) -> tuple[Strike, ...]:
     return tuple(found)
 
 
-STRIKING = ("kill", "hang", "driver")  # the kinds of faults that take something away
+STRIKING = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults that take something away
 
 
 def finished_through(moments: Iterable[Moment]) -> int:

@@ -24,6 +24,8 @@ class Kind(StrEnum):
     """Executors end at once, and are not replaced."""
     HANG = "hang"
     """Executors stop answering; they are ended for good once the run has given them up."""
+    HANG_WORKERS = "hang-workers"
+    """The Python workers of executors stop, and what forks them; the executors go on, and report that they live."""
     RETURN = "return"
     """The cluster gives as many nodes more, up to those it began with."""
     DRIVER = "driver"
@@ -179,7 +181,8 @@ def _strike(dice: Random, at: int, nodes: int, racks: int | None, latest: int, *
         count = min(count, nodes)
         what = str(count)
     hangs = count == 1 and dice.random() < 0.3  # several at once would take the machine, not the cluster
-    back = [Fault(Kind.HANG if hangs else Kind.KILL, what, when)]
+    hung = dice.choice([Kind.HANG, Kind.HANG_WORKERS])
+    back = [Fault(hung if hangs else Kind.KILL, what, when)]
     later = at
     for _ in range(dice.randint(0, count)):  # some never return, and the rest must do
         later = min(latest, later + dice.randint(0, 4))
