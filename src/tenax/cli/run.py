@@ -38,6 +38,12 @@ def run_command(
     standby_nodes: StandbyNodes = 0,
     heartbeat: HeartbeatEvery = "5s",
     missed: MissedHeartbeats = 3,
+    strict_lateness: Annotated[
+        bool, typer.Option("--strict-lateness", help="Stop at the first batch with late rows, before it is published.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Read what the sources have now, close every window and end.")
+    ] = False,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -48,6 +54,10 @@ def run_command(
     published. [bold]lag[/bold] of an output: event time between the newest row read and what its published results
     cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
     [bold]protection[/bold]: the part of the processor time that replicas, retained outputs and checkpoints took.
+
+    Rows that come later than their source's [bold]lateness[/bold] allows are dropped and told of: their share, from
+    which partitions, and which lateness would have kept 99.9 %. --strict-lateness stops instead. "w waits for s[1]"
+    says that the windows of w wait for a partition that is behind the others.
 
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
@@ -79,12 +89,15 @@ def run_command(
             racks=racks,
             standby_nodes=standby_nodes,
             heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
+            strict_lateness=strict_lateness,
+            drain=drain,
         )
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)
+        view.follow(driver.latecomers)
         view.told(protected.line)
         stop_on_interrupt(driver.request_stop)
         stop = driver.run()

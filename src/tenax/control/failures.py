@@ -73,4 +73,16 @@ class JobFailed:
         return f"the job failed: {self.cause}"
 
 
-PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | JobFailed
+@dataclass(frozen=True, slots=True)
+class RowsLate:
+    """Rows came too late, where none may: they would do so again."""
+
+    task: Task
+    batch: int
+    cause: str
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | JobFailed | RowsLate

@@ -27,7 +27,7 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable
+from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, RowsLate, SourceUnreadable
 from tenax.control.following import counted, planning_failed, replicas_planned
 from tenax.control.homes import place_replicas
 from tenax.control.instructions import (
@@ -329,6 +329,8 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
             return failed(over, f"{failure}; correct the operator and start again")
         case SourceUnreadable():
             return failed(over, f"{failure}; correct the source and start again")
+        case RowsLate():
+            return failed(over, str(failure))
         case NodeGone() if any(node.name == failure.node for node in state.nodes):
             return nodes_lost(run, over, NodesLost((failure.node,)))
     attempt = state.live_attempt if live else state.round_attempt

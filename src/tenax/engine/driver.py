@@ -23,6 +23,7 @@ from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
+from tenax.engine.latecomers import Latecomers
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
@@ -75,8 +76,12 @@ class Driver:
         self.store = Store.open(folder, application.fingerprint())
         self.run_id = f"{self.store.identity}-{self.store.epoch}"
         self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch)
-        self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
+        self.planner = BatchPlanner(
+            application, self.store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.told
+        )
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
+        self.planner.follow(self.ordering.newest_marks)
+        self.latecomers = Latecomers(application, self.graph)
         self.checkpoint = self._restored()
         self._renew_batches()
         self._events: queue.Queue[events.Event] = queue.Queue()
@@ -246,6 +251,12 @@ class Driver:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, pass_failure(outcome))
+        if self.settings.strict_lateness:
+            late = self.latecomers.refused(told, outcome.reports, self.publisher.final)
+            if late is not None:
+                return events.PassFailed(told.pass_id, late)
+        for message in self.latecomers.add(told, outcome.reports):
+            self.observer.told(message)
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}

@@ -49,6 +49,7 @@ class RunSettings:
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
       asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
+    - `strict_lateness` ends the run at the first batch with late rows; `drain` ends it with what the sources have now.
     """
 
     nodes: int = 2
@@ -68,3 +69,5 @@ class RunSettings:
     keep_batches: bool = False
     replay: bool = False
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    strict_lateness: bool = False
+    drain: bool = False

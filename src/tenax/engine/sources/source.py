@@ -30,12 +30,15 @@ class Planned:
 
     - `ranges` has plain data for each partition; `position` is where the next plan goes on. Both belong in the log.
     - `rows` is an estimate; `ended` says that nothing will ever follow.
+    - `quiet` partitions get no rows in this batch; those that are `done` will get none any more.
     """
 
     ranges: tuple[Json, ...]
     position: Json
     rows: int
     ended: bool = False
+    quiet: tuple[int, ...] = ()
+    done: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ class Source(ABC):
     """Where rows come from.
 
     - `time` is the column of event times, read as Datetime in microseconds; a row is late if it lies more than
-      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends.
+      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends; an `endless` one always
+      has more.
+    - A partition without rows for `idle_after_us` is idle: windows go on without it. None means that they wait.
     - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
       task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
     - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
@@ -60,6 +65,8 @@ class Source(ABC):
     time: str
     lateness_us: int
     bounded: bool
+    endless: bool = False
+    idle_after_us: int | None = None
 
     @abstractmethod
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
