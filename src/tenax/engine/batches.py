@@ -202,11 +202,12 @@ class BatchPlanner:
     def _answers(self, positions: Mapping[str, Json], done: tuple[str, ...]) -> dict[str, Planned | NothingNew]:
         """What every source that has not ended has for a batch."""
         answers: dict[str, Planned | NothingNew] = {}
+        # One time for all: rows that come as the clock goes are behind no idle source that counts by the same clock.
+        now_us = int(time.time() * MICROSECONDS) if self._drain_us is None else self._drain_us
         for name, source in self._application.sources.items():
             if name in done:
                 continue
             partitions = self._application.topology.operator(name).parallelism
-            now_us = int(time.time() * MICROSECONDS) if self._drain_us is None else self._drain_us
             answer = source.plan(positions.get(name), partitions, self._limits, now_us)
             if isinstance(answer, NothingNew) and self._drain_us is not None:
                 answer = NothingNew(ended=True)

@@ -221,7 +221,7 @@ class Worker:
             _since(computation, work.held.state, order.last),
             work.cpu_s,
             work.retaining_cpu_s,
-            tuple(work.late),
+            late_rows=tuple(work.late),
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
