@@ -59,6 +59,8 @@ rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
         (GOOD, ["--checkpoint", "swept"], "checkpoint is one of aligned, synchronous, individual, sweeping"),
         (KEEPS_ALL, ["--checkpoint", "none"], "operator 'totals': checkpoint none is for states that a few batches"),
         (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),
+        (GOOD.replace("rows=rows", ""), ["--drain"], "a source that is drained runs out of rows, found 'a'"),
+        (GOOD.replace("rows=rows", "lateness='soon'"), [], "a span of time is whole numbers with units"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(

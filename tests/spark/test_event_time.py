@@ -28,7 +28,7 @@ from tenax.engine.store.events import read_events
 pytestmark = pytest.mark.xdist_group("spark")
 
 START = datetime(2024, 1, 1)
-DEADLINE_S = 90.0
+DEADLINE_S = 300.0
 SETTINGS = RunSettings(batch_s=0.1, control=Settings(checkpoint_every=4))
 
 

@@ -68,6 +68,7 @@ def run_command(
     """
     from tenax.cli.live import LiveView
     from tenax.engine.application import check_rebuilt
+    from tenax.engine.batches import check_drained
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
@@ -94,6 +95,8 @@ def run_command(
         )
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
+    if drain:
+        check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
     with LiveView(application, folder) as view:
         driver = Driver(application, folder, settings, view)

@@ -82,12 +82,8 @@ class BatchPlanner:
         self._began_s = time.monotonic()
         self._watches: dict[str, FileWatch] = {}
         self._tell_ended()
-        endless = [name for name, source in application.sources.items() if drain and source.endless]
-        if endless:
-            raise InvalidRequest(
-                f"a source that is drained runs out of rows, found {endless[0]!r}, which makes them for ever: bound "
-                "its rows, or stop the run"
-            )
+        if drain:
+            check_drained(application)
 
     @property
     def logged(self) -> int:
@@ -258,6 +254,16 @@ class BatchPlanner:
         if message not in self._told:
             self._told.add(message)
             self._tell(message)
+
+
+def check_drained(application: Application) -> None:
+    """Refuse to wait for the end of rows without end."""
+    endless = [name for name, source in application.sources.items() if source.endless]
+    if endless:
+        raise InvalidRequest(
+            f"a source that is drained runs out of rows, found {endless[0]!r}, which makes them for ever: bound its rows, "
+            "or stop the run"
+        )
 
 
 def _to_record(batch: Batch) -> Json:
