@@ -261,8 +261,8 @@ def check_drained(application: Application) -> None:
     endless = [name for name, source in application.sources.items() if source.endless]
     if endless:
         raise InvalidRequest(
-            f"a source that is drained runs out of rows, found {endless[0]!r}, which makes them for ever: bound its rows, "
-            "or stop the run"
+            f"a source that is drained runs out of rows, found {endless[0]!r}, which makes them for ever: bound its "
+            "rows, or stop the run"
         )
 
 
