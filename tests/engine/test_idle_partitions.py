@@ -136,6 +136,21 @@ def test_what_an_earlier_driver_has_logged_as_idle_stays_so_without_waiting_agai
     assert seconds(idle) == {"s": [None, 60]}
 
 
+def test_watermarks_do_not_go_back_when_a_source_allows_more_lateness_than_before(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.parquet", range(30))
+    write(tmp_path / "in" / "b.parquet", range(30))
+    for lateness, rows, floors in (("1s", 40, {}), ("5s", 20, {"s": (18 * SECOND, 17 * SECOND)})):
+        topology = tx.Topology("one")
+        source = tx.files(tmp_path / "in", time="ts", follow=False, lateness=lateness)
+        topology.source("s", source, partitions=2).output("out", tx.parquet(tmp_path / "out"))
+        store = Store.open(tmp_path / "store", {})
+        planner = BatchPlanner(topology.build(), store, Limits(40), 0.0)
+        planner.follow(lambda: {("s", 0): 19 * SECOND, ("s", 1): 18 * SECOND})
+        batch = plan(planner, planner.logged + 1)
+        assert (batch.rows, batch.idle.floors) == (rows, floors)
+        store.close()
+
+
 def plan(planner: BatchPlanner, number: int) -> Batch:
     logged = planner.log(number, 1, threading.Event())
     assert logged is not None

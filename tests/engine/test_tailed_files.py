@@ -171,20 +171,31 @@ def test_a_followed_file_that_changes_after_it_was_read_is_named_once_for_each_c
     source = files(tmp_path, time="ts")
     first = planned(source, None)
     watch = FileWatch(source, None, [], Clock())
-    assert watch.look(first.ranges) == []
+    assert watch.look(first) == []
     before = path.stat().st_size
     append(path, [5])
     grown = Change(path, before, path.stat().st_size)
-    assert watch.look(()) == [grown]
+    assert watch.look(NothingNew()) == [grown]
     assert str(grown) == (
         f"{path} has grown from {before} to {path.stat().st_size} bytes after it was read: that is not read. Put new "
         "rows into a new file, or tail the source (tail=True)"
     )
-    assert watch.look(()) == []
+    assert watch.look(NothingNew()) == []
     path.unlink()
-    assert watch.look(()) == []
+    assert watch.look(NothingNew()) == []
     append(path, [7])
-    assert len(watch.look(())) == 1
+    assert len(watch.look(NothingNew())) == 1
+
+
+def test_rows_that_come_to_a_file_which_had_none_are_not_lost_in_silence(tmp_path: Path) -> None:
+    append(tmp_path / "a.csv", range(5))
+    append(tmp_path / "b.csv", [])  # its header
+    source = files(tmp_path, time="ts")
+    first = planned(source, None)
+    watch = FileWatch(source, None, [], Clock())
+    assert watch.look(first) == []
+    append(tmp_path / "b.csv", [5])
+    assert [one.path.name for one in watch.look(NothingNew())] == ["b.csv"]
 
 
 def test_a_driver_that_starts_names_files_that_changed_while_none_ran(tmp_path: Path) -> None:
@@ -194,7 +205,7 @@ def test_a_driver_that_starts_names_files_that_changed_while_none_ran(tmp_path: 
     now_us = max((tmp_path / f"{name}.csv").stat().st_mtime_ns for name in "ab") // 1_000 + 1
     first = source.plan(None, 1, MANY, now_us)
     assert isinstance(first, Planned)
-    assert FileWatch(source, first.position, [], Clock()).look(()) == []  # ranges are trimmed by now
+    assert FileWatch(source, first.position, [], Clock()).look(NothingNew()) == []  # ranges are trimmed by now
     append(tmp_path / "b.csv", [5])
-    (change,) = FileWatch(source, first.position, [], Clock()).look(())
+    (change,) = FileWatch(source, first.position, [], Clock()).look(NothingNew())
     assert str(change).startswith(f"{tmp_path / 'b.csv'} has changed (")

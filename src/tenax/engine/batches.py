@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tenax.control import events
 from tenax.engine.application import Application
@@ -28,7 +28,8 @@ MICROSECONDS = 1_000_000
 class Batch:
     """A logged batch: one range per partition of every source, none where a source had nothing.
 
-    Sources that are `done` send nothing any more; `ended` says that all are. `idle` is what was decided of partitions.
+    Sources that are `done` send nothing any more; `ended` says that all are. `idle` is what was decided of partitions,
+    `lateness_us` what sources allowed.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Batch:
     ended: bool
     done: tuple[str, ...] = ()
     idle: Idle = NONE_IDLE
+    lateness_us: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +182,9 @@ class BatchPlanner:
         ended = len(done) == len(self._application.sources)
         if before is None and len(planned) < len(self._application.sources):
             return self._wait_for_first(answers, ended=ended and not planned)
-        idle = self._idleness.decide(answers, NONE_IDLE if before is None else before.idle, done)
-        if before is not None and not planned and (done, idle.floors) == (before.done, before.idle.floors):
+        logged = NONE_IDLE if before is None else self._idleness.kept_up(before.idle, before.lateness_us)
+        idle = self._idleness.decide(answers, logged, done)
+        if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
             return NothingNew()
         self._tell_idle(idle)
         behind = any(one.rows >= self._limits.rows for one in planned.values())
@@ -193,7 +196,9 @@ class BatchPlanner:
             for name in self._application.sources
         }
         after = {**positions, **{name: one.position for name, one in planned.items()}}
-        return Batch(number, ranges, after, sum(one.rows for one in planned.values()), ended, done, idle)
+        rows = sum(one.rows for one in planned.values())
+        lateness_us = {name: source.lateness_us for name, source in self._application.sources.items()}
+        return Batch(number, ranges, after, rows, ended, done, idle, lateness_us)
 
     def _answers(self, positions: Mapping[str, Json], done: tuple[str, ...]) -> dict[str, Planned | NothingNew]:
         """What every source that has not ended has for a batch."""
@@ -232,7 +237,7 @@ class BatchPlanner:
         if name not in self._watches:
             logged = [one for batch in list(self._batches.values()) for one in batch.ranges[name] if one is not None]
             self._watches[name] = FileWatch(source, position, logged)
-        for change in self._watches[name].look(answer.ranges if isinstance(answer, Planned) else ()):
+        for change in self._watches[name].look(answer):
             self._store.record_event({"changed_file": change.to_record(name)})
             self._tell(str(change))
 
@@ -275,6 +280,7 @@ def _to_record(batch: Batch) -> Json:
         "done": batch.done,
         "idle": batch.idle.partitions,
         "floors": batch.idle.floors,
+        "lateness_us": batch.lateness_us,
     }
 
 
@@ -289,6 +295,7 @@ def _from_record(logged: LoggedBatch) -> Batch:
         bool(data["ended"]),
         tuple(str(name) for name in records.items(data["done"])),
         Idle(_numbers(data["idle"]), _floors(data["floors"])),
+        {name: int(str(one)) for name, one in records.mapping(data["lateness_us"]).items()},
     )
 
 

@@ -74,6 +74,22 @@ class Idleness:
                 idle[name] = found
         return Idle(idle, self._floors(idle, before.floors, ended))
 
+    def kept_up(self, before: Idle, lateness_us: Mapping[str, int]) -> Idle:
+        """What was logged when sources allowed so much lateness: where one allows more now, nothing goes back."""
+        floors = dict(before.floors)
+        for name, then_us in lateness_us.items():
+            if name in self._sources and self._sources[name].lateness_us > then_us:
+                marks = self.marks()
+                known = before.floors.get(name, (None,) * self._counts[name])
+                own = (marks.get((name, number), NO_WATERMARK_US) for number in range(self._counts[name]))
+                floors[name] = tuple(
+                    floor
+                    if mark == NO_WATERMARK_US
+                    else max(mark - then_us, NO_WATERMARK_US if floor is None else floor)
+                    for mark, floor in zip(own, known, strict=True)
+                )
+        return Idle(before.partitions, floors)
+
     def _is_idle(self, name: str, partition: int, now_s: float) -> bool:
         after_us = self._sources[name].idle_after_us
         return after_us is not None and (now_s - self._rows_s[name, partition]) * MICROSECONDS >= after_us

@@ -381,7 +381,9 @@ def _pieces(planned: Json) -> list[_Piece]:
 
 
 def _check_unchanged(
-    path: Path, planned: _Open, remedy: str = "put the old one back, new rows into a new file"
+    path: Path,
+    planned: _Open,
+    remedy: str = "put the old one back, new rows into a new file, or tail the source (tail=True)",
 ) -> None:
     try:
         status = path.stat()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.engine.sources.files import FileSource, pieces_of, seen_in
+from tenax.engine.sources.source import NothingNew, Planned
 from tenax.engine.sources.tails import TailSource
 from tenax.engine.store import records
 from tenax.engine.store.records import Json, JsonObject
@@ -59,20 +60,22 @@ class FileWatch:
         self._clock = clock
         self._due_s = clock()
         self._known: dict[str, tuple[int, int]] = {}
+        self._old: dict[str, int] = {}
+        self._forgotten: set[str] = set()
         self._tails = isinstance(source, TailSource)  # what changes in those is an error, and what grows is read
         if self._tails:
             return
         self._learn(logged)
         if position is not None:
             self._old = {name: _at_ns(position) for name in seen_in(position) if name not in self._known}
-        else:
-            self._old = {}
 
-    def look(self, ranges: Iterable[Json]) -> list[Change]:
-        """What has changed since the last look, after a batch with these ranges was planned."""
+    def look(self, answer: Planned | NothingNew) -> list[Change]:
+        """What has changed since the last look; the source has answered this to the driver meanwhile."""
         if self._tails:
             return []
-        self._learn(ranges)
+        if isinstance(answer, Planned):
+            self._learn(answer.ranges)
+            self._learn_empty(answer.position)
         if self._clock() < self._due_s:
             return []
         self._due_s = self._clock() + LOOK_EVERY_S
@@ -98,9 +101,17 @@ class FileWatch:
                 self._known.pop(name, None)  # the newest come last
                 self._known[name] = (size, changed_ns)
 
+    def _learn_empty(self, position: Json) -> None:
+        """Files without rows are in no range, and are read all the same."""
+        for name in seen_in(position) - self._known.keys() - self._old.keys() - self._forgotten:
+            now = self._status(name)
+            if now is not None:
+                self._known[name] = now
+
     def _forget(self) -> None:
         for name in list(self._known)[: max(0, len(self._known) - MAX_WATCHED)]:
             del self._known[name]
+            self._forgotten.add(name)
 
     def _status(self, name: str) -> tuple[int, int] | None:
         try:
