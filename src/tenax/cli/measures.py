@@ -89,26 +89,22 @@ class Holds:
 
     def lines(self) -> list[str]:
         """Such as "w waits for s[1], 35 s behind s[0]"."""
+        reached = dict(self._reached)  # drawn in one thread, told in another
         found, named = [], set[tuple[Task, frozenset[str]]]()
         for name in self._waiting:
-            tasks = [task for task in self._reached if task.operator in self._above[name]]
+            above = self._above[name]
+            tasks = [task for task, at in reached.items() if task.operator in above and at != END_WATERMARK_US]
             if not tasks:
                 continue
-            first = max(tasks, key=lambda task: (self._reached[task], task))
-            slowest = min(tasks, key=lambda task: (self._reached[task], task))
-            behind_us = self._reached[first] - self._reached[slowest]
-            if behind_us <= NOTICEABLE_US or self._reached[first] == NO_WATERMARK_US:
+            first = max(tasks, key=lambda task: (reached[task], task))
+            slowest = min(tasks, key=lambda task: (reached[task], task))
+            behind_us = reached[first] - reached[slowest]
+            if behind_us <= NOTICEABLE_US or (slowest, above) in named:
                 continue
-            if (slowest, self._above[name]) in named:
-                continue
-            named.add((slowest, self._above[name]))
-            nothing = self._reached[slowest] == NO_WATERMARK_US
-            ended = self._reached[first] == END_WATERMARK_US
+            named.add((slowest, above))
             how = (
                 "which has no rows yet"
-                if nothing
-                else "the others have ended"
-                if ended
+                if reached[slowest] == NO_WATERMARK_US
                 else f"{behind_us / MICROSECONDS:,.0f} s behind {first}"
             )
             found.append(f"{name} waits for {slowest}, {how}")

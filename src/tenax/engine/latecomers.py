@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -70,9 +71,14 @@ class Latecomers:
         self._operators: dict[str, _Count] = {}
         self._through: dict[Task, int] = {}
         self._told: dict[str, int] = {}
+        self._lock = threading.RLock()  # passes report in threads of their own, and another one draws
 
     def add(self, told: RunPass, reports: Sequence[Report]) -> list[str]:
         """Count what a pass has reported; what a user should know now."""
+        with self._lock:
+            return self._added(told, reports)
+
+    def _added(self, told: RunPass, reports: Sequence[Report]) -> list[str]:
         for task, report in self._counting(told, reports):
             if task.operator in self._sources:
                 self._add_source(told, task, report)
@@ -87,6 +93,10 @@ class Latecomers:
 
     def said(self) -> list[Told]:
         """What is known of late rows, of each source and operator that has any."""
+        with self._lock:
+            return self._said()
+
+    def _said(self) -> list[Told]:
         found = [self._of_source(name, one) for name, one in self._sources.items() if one.late]
         for name, count in self._operators.items():
             text = (

@@ -112,7 +112,7 @@ class TailSource(FileSource):
             "turn": turn + 1,
             "at_us": now_us,
         }
-        done = planned.quiet if self.bounded and not more else ()
+        done = tuple(one for one in planned.quiet if self.bounded and one not in more)
         return replace(planned, position=after, done=done)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
@@ -237,9 +237,9 @@ class TailSource(FileSource):
         found = _text(path).whole(path, start, size, 10_000, 4 << 20)
         return None if found is None else found.at
 
-    def _take_lines(self, progress: Progress, tails: dict[str, _Tail], limits: Limits, turn: int) -> bool:
-        """Give every partition the next lines of its files; whether there are more than it may take."""
-        partitions, more = len(progress.pieces), False
+    def _take_lines(self, progress: Progress, tails: dict[str, _Tail], limits: Limits, turn: int) -> set[int]:
+        """Give every partition the next lines of its files; for which of them there are more than they may take."""
+        partitions, more = len(progress.pieces), set[int]()
         for partition in range(partitions):
             rows, size_bytes = max(1, limits.rows // partitions), max(1, limits.bytes // partitions)
             names = sorted(name for name, one in tails.items() if one.partition == partition)
@@ -255,7 +255,8 @@ class TailSource(FileSource):
                     rows, size_bytes = rows - (end.row - begin.row), size_bytes - (end.at - begin.at)
                     tail = replace(tail, at=end.at, row=end.row, checksum=checksum, anchor=_anchor(path, end.at))
                     tails[name] = tail
-                more = more or self._next(tail, 1, 1) is not None
+                if self._next(tail, 1, 1) is not None:
+                    more.add(partition)
         return more
 
     def _next(self, tail: _Tail, rows: int, size_bytes: int) -> Cut | None:
