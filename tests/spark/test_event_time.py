@@ -13,6 +13,7 @@ import pytest
 from spark.runs import Watcher, committed
 
 from tenax.api.streams import Topology
+from tenax.cli.live import LiveView
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings, Strategy
 from tenax.engine.application import Application
@@ -144,7 +145,7 @@ def test_a_run_that_followed_closes_every_window_when_it_follows_no_more(cluster
 
 
 def test_lines_are_read_as_they_are_written_and_late_ones_stop_a_strict_run_before_they_are_published(
-    cluster: Session, tmp_path: Path
+    cluster: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, path = tmp_path / "out", tmp_path / "in" / "a.csv"
     write(path, range(12))
@@ -173,8 +174,17 @@ def test_lines_are_read_as_they_are_written_and_late_ones_stop_a_strict_run_befo
     assert "up to 1.5 s behind: write lateness='2s'" in strict.stop.reason
     assert counts(out) == {0: 10, 10: 10}
 
-    ended = run(tmp_path, application(tmp_path, tail=True), cluster, replace(SETTINGS, drain=True))
-    assert ended.stop.outcome is Outcome.FINISHED, ended.stop
+    capsys.readouterr()
+    of = application(tmp_path, tail=True)
+    view = LiveView(of, tmp_path / "store")  # in a pipe
+    driver = Driver(of, tmp_path / "store", replace(SETTINGS, drain=True), view, cluster)
+    view.follow(driver.latecomers)
+    stop = driver.run()
+    view.summary(stop)
+    assert stop.outcome is Outcome.FINISHED, stop
     assert counts(out) == {0: 10, 10: 10, 20: 3, 30: 1, 40: 1}
-    assert ended.late[0].text.startswith("LATE s: ")
-    assert "lateness='2s' would have kept all" in ended.late[0].text
+    said = capsys.readouterr()
+    for text in (said.err, " ".join(said.out.split())):
+        assert "LATE s: " in text
+        assert "s[0]" in text
+        assert "lateness='2s' would have kept all" in text
