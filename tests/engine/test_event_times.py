@@ -11,7 +11,7 @@ import pytest
 
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.sources.files import FileSource, files
-from tenax.engine.sources.source import Limits, Planned
+from tenax.engine.sources.source import Limits, NothingNew, Planned
 from tenax.engine.sources.times import AHEAD_US
 from tenax.engine.store import records
 
@@ -101,3 +101,12 @@ def test_numbers_that_pass_64_bits_of_microseconds_are_named(tmp_path: Path) -> 
 def test_dates_are_midnight_in_utc(tmp_path: Path) -> None:
     pl.DataFrame({"ts": [START.date()]}).write_parquet(tmp_path / "a.parquet")
     assert read(files(tmp_path, time="ts"))["ts"].to_list() == [START]
+
+
+def test_a_stated_schema_lets_a_run_begin_before_the_first_file_is_there(tmp_path: Path) -> None:
+    source = files(tmp_path, time="ts", schema={"ts": pl.String(), "n": pl.Int64()})
+    planned = source.plan(None, 2, MANY, NOW_US)
+    assert isinstance(planned, Planned)
+    assert (planned.rows, planned.quiet, planned.ended) == (0, (0, 1), False)
+    assert source.read(0, planned.ranges[0]).schema == {"ts": pl.Datetime("us"), "n": pl.Int64}
+    assert source.plan(planned.position, 2, MANY, NOW_US) == NothingNew()
