@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from engine.worker_cluster import Cluster, results
+from engine.worker_cluster import Cluster, application, results
 
 import tenax as tx
 from tenax.api.streams import Stream
@@ -266,3 +266,10 @@ def test_workers_close_windows_by_the_floor_and_count_the_rows_that_come_behind_
     starts = [int((one - START).total_seconds()) for one in found["window_start"]]
     assert starts == [0, 10, *range(40, 120, 10)]  # [20, 40) had come too late; every window once
     assert found["n"].to_list() == [10] * 10
+
+
+def test_no_operator_leaves_rows_out_where_none_are_late(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path), tmp_path, 2)  # windows that slide, and the top of them, twice
+    reports = [report for number in range(1, 7) for report in cluster.run(cluster.order(1, number))]
+    assert sum(report.rows_out for report in reports) > 0
+    assert [report.late_rows for report in reports if report.late or report.late_rows] == []
