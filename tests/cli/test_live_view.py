@@ -6,6 +6,8 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 from dialogues import HOMES, NODES, SETTINGS, TREE, Dialogue
 from rich.console import Console
@@ -14,10 +16,18 @@ from tenax.api.streams import Topology
 from tenax.cli.live import LiveView
 from tenax.control.copies import Role
 from tenax.control.events import CheckpointStored
-from tenax.control.instructions import Outcome, Stop
+from tenax.control.instructions import Outcome, PassKind, RunPass, Step, Stop
+from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.engine.application import Application
+from tenax.engine.latecomers import Latecomers
 from tenax.engine.sinks.delivery import console
+from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.workloads import elements
-from tenax.engine.worker.orders import Report, Sent
+from tenax.engine.worker.orders import LateRows, Report, Sent
+from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
+from tenax.operators.computation import NO_WATERMARK_US
+from tenax.operators.lateness import Overdue
 
 
 @pytest.fixture
@@ -76,3 +86,51 @@ def test_in_a_pipe_a_line_per_pass_tells_the_share_of_protection(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("batches 1 to 4: 10 rows in 1.00 s")
     assert line.endswith("protection 55.6 % of the processor time")
+
+
+def times(folder: Path) -> Application:
+    """s (2) --> w (1) --> out (1)"""
+    topology = Topology("times")
+    rows = topology.source("s", elements(rate=1.0), partitions=2)
+    rows.window("10s").aggregate(pl.len().alias("n"), parallelism=1, name="w").output("out", parquet(folder))
+    return topology.build()
+
+
+def report(task: int, watermark_us: int, rows: int = 0, late: int = 0) -> Report:
+    found = (LateRows(1, late, Overdue.of(np.full(late, 1_700_000))),) if late else ()
+    return Report(task, 0, rows, rows, late, 0, watermark_us, 0.1, late_rows=found)
+
+
+def test_who_holds_whom_is_said_while_it_runs_and_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView(times(tmp_path / "out"), tmp_path)
+    view.passed(1, 1, [report(0, 50_000_000), report(1, NO_WATERMARK_US), report(2, NO_WATERMARK_US)], 1.0)
+    assert "w waits for s[1], which has no rows yet" in shown(view)
+    assert "; w waits for s[1], which has no rows yet; " in capsys.readouterr().err
+    view.passed(2, 2, [report(0, 50_000_000), report(1, 15_000_000)], 1.0)
+    assert "w waits for s[1], 35 s behind s[0]" in shown(view)
+    view.passed(3, 3, [report(0, 50_000_000), report(1, 49_000_000)], 1.0)
+    assert "waits" not in shown(view)
+
+
+def test_late_rows_are_loud_in_the_view_in_a_pipe_and_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = times(tmp_path / "out")
+    view, latecomers = LiveView(of, tmp_path), Latecomers(of, TaskGraph(of.topology))
+    view.follow(latecomers)
+    steps = [Step(Task("s", one), "n", Version(Task("s", one), 0, NO_PASS), Role.PRIMARY) for one in (0, 1)]
+    told = RunPass(PassId(1, 1), PassKind.LIVE, 1, 1, tuple(steps), (), frozenset(), 0, 60.0, 1)
+    reports = [report(0, 0, rows=100), report(1, 0, rows=100, late=95)]
+    for message in latecomers.add(told, reports):
+        view.told(message)
+    view.passed(1, 1, reports, 1.0)
+    wanted = (
+        "LATE s: 47.5 % of its rows came late (95 of 200; s[1] 95 %), up to 1.7 s, and were dropped; lateness='2s' "
+        "would have kept all"
+    )
+    assert wanted in shown(view)
+    said = capsys.readouterr().err
+    assert wanted in said
+    assert "; late rows s 47.5 %; " in said
+    view.summary(Stop(Outcome.FINISHED, "all sources have ended", False))
+    assert "late rows LATE s: 47.5 %" in " ".join(capsys.readouterr().out.split())

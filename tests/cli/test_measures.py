@@ -26,7 +26,7 @@ SECOND_US = 1_000_000
 # slow --+
 def application() -> Application:
     topology = Topology("two")
-    fast = topology.source("fast", elements(rate=1.0, pace=Pace(lateness_us=2 * SECOND_US)))
+    fast = topology.source("fast", elements(rate=1.0, pace=Pace(lateness="2s")))
     slow = topology.source("slow", elements(rate=1.0, pace=Pace()))
     fast.key_by("sequence").window("1s").aggregate(pl.col("value").sum()).output("sums", console())
     fast.union(slow).output("both", console())

@@ -61,6 +61,8 @@ rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
         (GOOD, ["--checkpoint-every", "0"], "checkpoint_every is a number of batches of at least 1"),
         (GOOD, ["--accept-changes", "c"], "--accept-changes names operators and outputs, found 'c': use one of a, b"),
         (GOOD, ["--accept-changes", "b"], "--accept-changes names what has changed, found 'b', but nothing has"),
+        (GOOD.replace("rows=rows", ""), ["--drain"], "a source that is drained runs out of rows, found 'a'"),
+        (GOOD.replace("rows=rows", "lateness='soon'"), [], "a span of time is whole numbers with units"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(

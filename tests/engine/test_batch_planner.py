@@ -37,7 +37,9 @@ def test_an_attempt_that_failed_halfway_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")
     topology = Topology("plain")
-    topology.source("rows", files(tmp_path / "rows", time="ts", follow=False)).output("out", parquet(tmp_path / "out"))
+    topology.source("rows", files(tmp_path / "rows", time="ts", time_unit="s", any_time=True, follow=False)).output(
+        "out", parquet(tmp_path / "out")
+    )
     store = FullDisk.open(tmp_path / "store", {})
     planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), 0.0)
     with pytest.raises(StoreFailed):

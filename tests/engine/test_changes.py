@@ -65,14 +65,14 @@ def application(
     shown: float = 9.0,
     parallelism: int = 2,
     out: str = "means",
-    lateness_us: int = 0,
+    lateness: str = "0s",
 ) -> Application:
     """rows (2) --> keyed (2) --full--> window (2) --> shown (2) --> means (2)
     |
     +--full--> totals (2) --> sums (2)
     """
     topology = Topology("t")
-    source = elements(seed=seed, rate=100, pace=Pace(rows=rows, lateness_us=lateness_us))
+    source = elements(seed=seed, rate=100, pace=Pace(rows=rows, lateness=lateness))
     keyed = topology.source("rows", source, partitions=2).with_columns(
         (pl.col("sequence") % keys).alias("key"), name="keyed"
     )
@@ -436,8 +436,8 @@ def test_where_the_sources_have_ended_it_is_said_that_nothing_follows(tmp_path: 
 
 def test_lateness_may_change_where_nothing_is_stepped_again(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path))
-    (words,) = examined(store, application(tmp_path, lateness_us=2_000_000)).words
-    assert "lateness_us was 0, is 2000000" in words
+    (words,) = examined(store, application(tmp_path, lateness="2s")).words
+    assert "lateness was 0s, is 2s" in words
     assert words.endswith(": from batch 5 on")
 
 
@@ -450,7 +450,9 @@ def test_a_source_may_end_that_has_followed_its_folder(tmp_path: Path) -> None:
 
     store = tmp_path / "store"
     Store.open(store, examined(store, reading(True)).fingerprint, admitted=True).log_batch(1, None)
-    assert examined(store, reading(False)).words == ("operator 'rows': bounded was False, is True: from batch 1 on",)
+    assert examined(store, reading(False)).words == (
+        "operator 'rows': bounded was False, is True, idle_after was 10s, is nothing: from batch 1 on",
+    )
 
 
 @pytest.mark.parametrize("changed", [{"parallelism": 4}, {"name": "other"}])

@@ -89,7 +89,7 @@ def everything(folder: Path, source: Source, partitions: int) -> tx.Topology:
 
 @pytest.mark.parametrize(("kind", "partitions"), [("parquet", 1), ("csv", 2), ("ndjson", 3)])
 def test_files_of_every_kind_give_what_their_whole_input_gives(kind: str, partitions: int, tmp_path: Path) -> None:
-    source = tx.files(written(tmp_path / "in", kind), time="at", follow=False, lateness_us=1_500_000)
+    source = tx.files(written(tmp_path / "in", kind), time="at", follow=False, lateness="1500ms")
     application = everything(tmp_path / "out", source, partitions).build()
     run(application, tmp_path / "run", 400)
     found = judge_by_input(application, tmp_path / "run" / "store", tmp_path / "run" / "results")
@@ -110,7 +110,7 @@ def test_random_topologies_give_what_their_whole_input_gives(seed: int, tmp_path
 
 
 def test_late_rows_of_a_generator_follow_its_partitions(tmp_path: Path) -> None:
-    source = tx.elements(rate=100.0, pace=tx.Pace(rows=ROWS, disorder_us=900_000, lateness_us=300_000))
+    source = tx.elements(rate=100.0, pace=tx.Pace(rows=ROWS, disorder="900ms", lateness="300ms"))
     topology = tx.Topology("late")
     rows = topology.source("rows", source, partitions=3, late=tx.parquet(tmp_path / "late"))
     rows.window("1s").aggregate(pl.len(), parallelism=1).output("counts", tx.parquet(tmp_path / "counts"))
@@ -272,7 +272,8 @@ def test_an_output_over_a_partition_that_was_idle_and_came_back_is_named(tmp_pat
     rows.output("plain", tx.parquet(tmp_path / "plain"))
     store = Store.open(tmp_path / "store", {"name": "idle"})
     for number, idle in enumerate(([], [1], []), start=1):
-        store.log_batch(number, {"idle": {"rows": idle}})
+        ranges = [[0, 10, 2], [1, 1, 2] if idle else [1, 10, 2]]
+        store.log_batch(number, {"idle": {"rows": idle}, "ranges": {"rows": ranges}})
         found = judge_by_input(topology.build(), tmp_path / "store", tmp_path)
         assert len(found.not_judged) == (1 if number == 3 else 0)
     store.close()
@@ -304,7 +305,8 @@ def test_times_of_every_type_are_the_same_instants(tmp_path: Path) -> None:
         frame = pl.DataFrame({"at": times, "value": range(8)})
         getattr(frame, f"write_{kind}")(folder / f"one.{kind}")
         topology = tx.Topology(kind)
-        rows = topology.source("rows", tx.files(folder, time="at", follow=False))
+        unit = "us" if times.dtype.is_integer() else None
+        rows = topology.source("rows", tx.files(folder, time="at", follow=False, time_unit=unit))
         counted(rows).output("counts", tx.parquet(tmp_path / "out"))
         application = topology.build()
         run(application, tmp_path / f"run-{kind}", 3)

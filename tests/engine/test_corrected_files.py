@@ -34,7 +34,7 @@ def write(path: Path, numbers: list[int]) -> None:
 
 
 def source_of(folder: Path) -> FileSource:
-    return files(folder, time="ts", follow=False)
+    return files(folder, time="ts", time_unit="us", any_time=True, follow=False)
 
 
 def planned_twice(source: FileSource) -> tuple[Planned, Planned]:

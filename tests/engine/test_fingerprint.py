@@ -31,7 +31,7 @@ from tenax.operators.top import top
 from tenax.operators.union import Union
 from tenax.operators.windows import windows
 
-SCHEMA = {"ts": pl.Datetime("us"), "v": pl.Int64()}
+SCHEMA = {"ts": pl.Int64(), "v": pl.Int64()}
 GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]]] = {
     windows: {
         "time": ("ts", "at"),
@@ -51,12 +51,12 @@ GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]
         "where": ("in/*.csv", "in/*.parquet"),
         "time": ("ts", "at"),
         "follow": (True, False),
-        "lateness_us": (0, 1),
         "lateness": ("0s", "2s"),
-        "schema": (SCHEMA | {"at": pl.Datetime("us")}, SCHEMA | {"at": pl.Datetime("us"), "w": pl.String()}),
+        "schema": (SCHEMA | {"at": pl.Int64()}, SCHEMA | {"at": pl.Int64(), "w": pl.String()}),
         "idle_after": ("5s", "6s"),
         "time_unit": ("ms", "us"),
         "tail": (False, True),
+        "any_time": (False, True),
     },
     traffic_locations: {
         "seed": (0, 1),
@@ -80,8 +80,7 @@ GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]
 PACES = {
     "rows": (10, 20),
     "paced": (False, True),
-    "disorder_us": (0, 1),
-    "lateness_us": (0, 1),
+    "disorder": ("0s", "1s"),
     "lateness": ("0s", "1s"),
     "idle_after": ("5s", "6s"),
 }

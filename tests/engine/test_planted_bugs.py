@@ -57,7 +57,7 @@ def application(tmp_path: Path) -> Application:
         rows = pl.DataFrame({"at": times, "key": np.arange(100) % 5, "load": np.arange(100) * 0.1})
         rows.with_columns(pl.col("at").cast(pl.Datetime("us"))).write_parquet(folder / f"{number}.parquet")
     topology = tx.Topology("planted")
-    source = tx.elements(rate=100.0, pace=tx.Pace(rows=ROWS, disorder_us=200_000, lateness_us=150_000))
+    source = tx.elements(rate=100.0, pace=tx.Pace(rows=ROWS, disorder="200ms", lateness="150ms"))
     elements = topology.source("rows", source, partitions=2, late=tx.parquet(tmp_path / "late"))
     keyed = (
         elements.filter(pl.col("sequence") % 3 > 0).with_columns((pl.col("sequence") % 7).alias("key")).key_by("key")

@@ -24,6 +24,7 @@ from tenax.model.graph import TaskGraph
 from tenax.operators.computation import NO_WATERMARK_US
 
 ROWS = 6_000
+NOW_US = 1_800_000_000_000_000  # the driver's clock: 2027
 LIMIT = Limits(1_000)
 
 
@@ -72,7 +73,7 @@ class Cluster:
             partitions = self.application.topology.operator(name).parallelism
             found = []
             for _ in range(batches):
-                planned = source.plan(self.positions.get(name), partitions, self.limit, 0)  # type: ignore[arg-type]
+                planned = source.plan(self.positions.get(name), partitions, self.limit, NOW_US)  # type: ignore[arg-type]
                 if isinstance(planned, Planned):
                     self.positions[name], ended = planned.position, planned.ended
                     found.append(planned.ranges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,8 @@ from operators.step_runs import cuts, timed
 
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US
-from tenax.operators.lateness import admit
+from tenax.operators.durations import microseconds
+from tenax.operators.lateness import Overdue, admit, readable
 
 
 def one_by_one(times: list[int | None], allowed: int) -> tuple[list[int], list[int], int | None]:
@@ -51,3 +53,61 @@ def test_a_column_that_is_no_time_is_refused() -> None:
         admit(pl.DataFrame({"t": [1]}), "t", NO_WATERMARK_US, 0)
     with pytest.raises(InvalidRequest, match="is not among"):
         admit(pl.DataFrame({"t": [1]}), "u", NO_WATERMARK_US, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 10**9) | st.integers(1, 2**50), min_size=1, max_size=60), st.integers(0, 20_000))
+def test_the_lateness_that_is_advised_keeps_what_it_promises(needed: list[int], on_time: int) -> None:
+    overdue = Overdue.of(np.array(needed, np.int64))
+    assert overdue.most_us == max(needed)
+    assert sum(overdue.buckets.values()) == len(needed)
+    rows = len(needed) + on_time
+    lateness_us, share = overdue.would_keep(rows)
+    written = microseconds(readable(lateness_us))
+    assert written >= lateness_us
+    for one in (lateness_us, written):
+        dropped = sum(time > one for time in needed)
+        assert dropped <= rows * (1.0 - share) + 1e-9
+    if len(needed) > rows * 0.001:  # it is not much more than was needed
+        wanted = sorted(needed)[-1 - int(rows * 0.001)]
+        assert lateness_us <= max(wanted * 1.2, wanted + 1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.integers(1, 10**9), max_size=10), min_size=1, max_size=4))
+def test_how_late_rows_were_adds_up_over_batches(batches: list[list[int]]) -> None:
+    together = Overdue()
+    for one in batches:
+        together = together.and_also(Overdue.of(np.array(one, np.int64)))
+    assert together == Overdue.of(np.array([time for one in batches for time in one], np.int64))
+
+
+def test_an_allowed_lateness_of_what_is_advised_makes_no_row_late() -> None:
+    rng = np.random.default_rng(7)
+    times = np.arange(20_000) * 1_000 - rng.integers(0, 1_800_000, 20_000)
+    frame = timed([(int(time),) for time in times], {})
+    dropped = admit(frame, "t", NO_WATERMARK_US, 0)
+    assert dropped.late.height > 0.9 * frame.height
+    lateness_us, share = dropped.overdue.would_keep(frame.height)
+    assert readable(lateness_us) == "2s"
+    kept = admit(frame, "t", NO_WATERMARK_US, microseconds("2s"))
+    assert kept.late.height <= frame.height * (1 - share)
+
+
+@pytest.mark.parametrize(
+    ("span_us", "written"),
+    [
+        (0, "1ms"),
+        (1, "1ms"),
+        (1_001, "2ms"),
+        (400_000, "500ms"),
+        (500_001, "1s"),
+        (1_700_000, "2s"),
+        (50_000_000, "1m"),
+        (46 * 60_000_000, "1h"),
+        (13 * 3_600_000_000, "1d"),
+        (25 * 3_600_000_000, "2d"),
+    ],
+)
+def test_spans_are_rounded_up_to_what_people_write(span_us: int, written: str) -> None:
+    assert readable(span_us) == written

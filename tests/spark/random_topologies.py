@@ -88,11 +88,11 @@ class Maker:
 
     def source(self, number: int) -> None:
         """Elements out of order, none of them late."""
-        rows, disorder_us = self.dice.randint(1_000, 3_000), self.dice.choice((0, 300_000))
+        rows, disorder = self.dice.randint(1_000, 3_000), self.dice.choice(("0s", "300ms"))
         source = elements(
             seed=self.dice.randrange(1_000),
             rate=self.dice.choice((150, 400)),
-            pace=Pace(rows=rows, disorder_us=disorder_us, lateness_us=disorder_us),
+            pace=Pace(rows=rows, disorder=disorder, lateness=disorder),
         )
         stream = self.topology.source(f"source-{number}", source, partitions=self.parallelism())
         key = (pl.col("sequence") % self.dice.randint(2, 12)).alias("key")

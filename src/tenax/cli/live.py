@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenax.cli import render
-from tenax.cli.measures import Lags, SizeMeter
+from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import Outages, output_text
 from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
@@ -22,6 +22,7 @@ from tenax.control.events import CheckpointStored, Event, StopRequested
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.costs import Costs
+from tenax.engine.latecomers import Latecomers
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 
@@ -44,11 +45,13 @@ class LiveView:
         self._started = time.monotonic()
         self._recent: deque[tuple[float, int]] = deque()
         self._latencies: deque[float] = deque(maxlen=MAX_LATENCIES)
-        self._batch = self._published = self._rows = self._late = 0
+        self._batch = self._published = self._rows = 0
         self._written: dict[str, int] = dict.fromkeys(self._outputs.values(), 0)
         self._pass_s = 0.0
         self._outages = Outages(self._graph, self._outputs.values(), lambda: time.monotonic() - self._started)
         self._lags = Lags(application)
+        self._holds = Holds(application)
+        self._latecomers = Latecomers(application, self._graph)
         self._meter = SizeMeter(store)
         self._costs = Costs()
         self._checkpoint_interval = 0
@@ -64,6 +67,10 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
+    def follow(self, latecomers: Latecomers) -> None:
+        """Show the late rows that somebody else counts."""
+        self._latecomers = latecomers
+
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
         """A pass has finished."""
         now = time.monotonic()
@@ -74,7 +81,6 @@ class LiveView:
         rows = 0
         for report in reports:
             operator = int(self._graph.operator_of[report.task])
-            self._late += report.late
             if operator in self._sources:
                 rows += report.rows_in
             if operator in self._outputs:
@@ -82,14 +88,17 @@ class LiveView:
                 self._written[name] += sum(one.file.rows for one in report.staged if one.output == name)
         self._rows += rows
         self._lags.passed(last, reports)
+        self._holds.passed(reports)
         self._recent.append((now, rows))
         while self._recent and self._recent[0][0] < now - RECENT_S:
             self._recent.popleft()
         if not self._console.is_terminal:
             behind = ", ".join(f"{name} {_lag(lag)}" for name, lag in self._lags.seconds().items())
             sizes = self._meter.sizes()
+            said = [f"late rows {one.short}" for one in self._latecomers.said()] + self._holds.lines()
             self._console.print(
                 f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s; lag {behind}; "
+                f"{''.join(f'{one}; ' for one in said)}"
                 f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}; "
                 f"protection {render.percent(self._costs.share)} of the processor time",
                 soft_wrap=True,
@@ -98,7 +107,8 @@ class LiveView:
 
     def told(self, message: str) -> None:
         """Something happened that a user should know."""
-        self._console.print(Text(message, style="yellow"), soft_wrap=True)
+        style = "bold red" if message.startswith("LATE") else "yellow"
+        self._console.print(Text(message, style=style), soft_wrap=True)
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """Tell of nodes that come and go, and of what that means for the outputs."""
@@ -127,7 +137,7 @@ class LiveView:
             ("outcome", Text(f"{stop.outcome}: {stop.reason}", style=style)),
             ("batches", f"{self._batch:,}, published up to {self._published:,}"),
             ("rows read", f"{self._rows:,}" + (f", {self._rows / seconds:,.0f}/s" if seconds > 0 else "")),
-            ("late rows", f"{self._late:,}"),
+            *self._late_facts(),
             *((f"output {name}", f"{self._written[name]:,} rows, lag {_lag(lag)}") for name, lag in lags.items()),
         ]
         if len(self._latencies) > 1:
@@ -149,7 +159,6 @@ class LiveView:
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
-        grid.add_row("[dim]late rows[/dim]", f"{self._late:,}")
         for name, text in cost_facts(self._costs, self._checkpoint_interval):
             costs.add_row(f"[dim]{name}[/dim]", text)
         for name, lag in self._lags.seconds().items():
@@ -159,7 +168,15 @@ class LiveView:
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
-        return Group(title, grid, costs, states)
+        late = [Text(one.text, style="bold red" if one.lost else "") for one in self._latecomers.said()]
+        holds = [Text(one, style="yellow") for one in self._holds.lines()]
+        return Group(title, grid, costs, states, *late, *holds)
+
+    def _late_facts(self) -> list[tuple[str, str | Text]]:
+        """The late rows of each source and operator that has any, loudly where they are in no result."""
+        said = self._latecomers.said()
+        found = [("late rows", Text(one.text, style="bold red" if one.lost else "")) for one in said]
+        return [*found] or [("late rows", "0")]
 
 
 def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:

@@ -12,11 +12,13 @@ from pathlib import Path
 from tenax.engine.application import Application
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
+from tenax.model.tasks import Task
 from tenax.model.topology import Topology
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US
 
 MEASURE_EVERY_S = 1.0
 MICROSECONDS = 1_000_000
+NOTICEABLE_US = 5 * MICROSECONDS  # that a partition is behind another
 MAX_FILES = 100_000  # that one measurement looks at; beyond them sizes are only known to be larger
 
 
@@ -62,6 +64,51 @@ class Lags:
         if watermark_us == NO_WATERMARK_US or not (read or watermark_us == END_WATERMARK_US):
             return None
         return max(0, max(read, default=watermark_us) - watermark_us) / MICROSECONDS
+
+
+class Holds:
+    """Who holds whom: which operators wait with their windows for which source partitions.
+
+    An operator waits for a partition that is noticeably behind another one whose rows it gets as well. It is named
+    where these rows meet first, not again at every operator behind that.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._graph = TaskGraph(application.topology)
+        self._above = sources_above(application.topology)
+        self._sources = frozenset(application.sources)
+        self._waiting = [one.name for one in self._graph.operators if application.has_state(one.name)]
+        self._reached: dict[Task, int] = {}
+
+    def passed(self, reports: list[Report]) -> None:
+        """A pass has brought partitions forward."""
+        for report in reports:
+            task = self._graph.task(report.task)
+            if task.operator in self._sources:
+                self._reached[task] = report.watermark_us
+
+    def lines(self) -> list[str]:
+        """Such as "w waits for s[1], 35 s behind s[0]"."""
+        reached = dict(self._reached)  # drawn in one thread, told in another
+        found, named = [], set[tuple[Task, frozenset[str]]]()
+        for name in self._waiting:
+            above = self._above[name]
+            tasks = [task for task, at in reached.items() if task.operator in above and at != END_WATERMARK_US]
+            if not tasks:
+                continue
+            first = max(tasks, key=lambda task: (reached[task], task))
+            slowest = min(tasks, key=lambda task: (reached[task], task))
+            behind_us = reached[first] - reached[slowest]
+            if behind_us <= NOTICEABLE_US or (slowest, above) in named:
+                continue
+            named.add((slowest, above))
+            how = (
+                "which has no rows yet"
+                if reached[slowest] == NO_WATERMARK_US
+                else f"{behind_us / MICROSECONDS:,.0f} s behind {first}"
+            )
+            found.append(f"{name} waits for {slowest}, {how}")
+        return found
 
 
 def sources_above(topology: Topology) -> dict[str, frozenset[str]]:

@@ -37,6 +37,12 @@ def run_command(
     heartbeat: HeartbeatEvery = "5s",
     missed: MissedHeartbeats = 3,
     accept_changes: AcceptChanges = None,
+    strict_lateness: Annotated[
+        bool, typer.Option("--strict-lateness", help="Stop at the first batch with late rows, before it is published.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Read what the sources have now, close every window and end.")
+    ] = False,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -53,6 +59,10 @@ def run_command(
     where a state is of the old code, the run is refused with what has changed, operator by operator, until you put it
     back or accept with --accept-changes that these operators start empty.
 
+    Rows that come later than their source's [bold]lateness[/bold] allows are dropped and told of: their share, from
+    which partitions, and which lateness would have kept 99.9 %. --strict-lateness stops instead. "w waits for s[1]"
+    says that the windows of w wait for a partition that is behind the others.
+
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
 
@@ -65,6 +75,7 @@ def run_command(
     from tenax.cli.live import LiveView
     from tenax.engine.admission import admitted
     from tenax.engine.application import check_rebuilt
+    from tenax.engine.batches import check_drained
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
@@ -87,14 +98,19 @@ def run_command(
             standby_nodes=standby_nodes,
             heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
             accept_changes=names(accept_changes),
+            strict_lateness=strict_lateness,
+            drain=drain,
         )
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
+    if drain:
+        check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
     admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
     with stopping() as stops:
         with LiveView(application, folder) as view:
             driver = Driver(application, folder, settings, view)
+            view.follow(driver.latecomers)
             view.told(protected.line)
             stops.call(driver.request_stop)
             stop = driver.run()

@@ -87,4 +87,18 @@ class JobFailed:
         return f"the job failed: {self.cause}"
 
 
-PassFailure = OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | StorageRefused | JobFailed
+@dataclass(frozen=True, slots=True)
+class RowsLate:
+    """Rows came too late, where none may: they would do so again."""
+
+    task: Task
+    batch: int
+    cause: str
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+PassFailure = (
+    OperatorRaised | SourceUnreadable | NodeGone | DeadlinePassed | Refused | StorageRefused | RowsLate | JobFailed
+)

@@ -27,7 +27,15 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.failures import NodeGone, OperatorRaised, PassFailure, Refused, SourceUnreadable, StorageRefused
+from tenax.control.failures import (
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    RowsLate,
+    SourceUnreadable,
+    StorageRefused,
+)
 from tenax.control.faults import given_up, has_patience
 from tenax.control.following import counted, planning_failed, replicas_planned
 from tenax.control.homes import place_replicas
@@ -340,6 +348,8 @@ def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailur
             return replace(over, wrap_up=Stop(Outcome.FAILED, reason, resumable=True))
         case SourceUnreadable():
             return failed(over, f"{failure}; correct the source and start again")
+        case RowsLate():
+            return failed(over, str(failure))
         case NodeGone() if any(node.name == failure.node for node in state.nodes):
             return nodes_lost(run, over, NodesLost((failure.node,)))
         case StorageRefused():

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from tenax.control import events
 from tenax.engine.application import Application
+from tenax.engine.errors import InvalidSource
+from tenax.engine.idleness import NONE_IDLE, Idle, Idleness, Marks
+from tenax.engine.sources.files import FileSource
 from tenax.engine.sources.source import Limits, NothingNew, Planned
+from tenax.engine.sources.watching import FileWatch
 from tenax.engine.store import records
 from tenax.engine.store.records import Json
 from tenax.engine.store.store import LoggedBatch, Store
+from tenax.errors import InvalidRequest
 
 POLL_S = 0.02
+PATIENCE_S = 10.0  # with a source that has no rows at all, until the user is told
 MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A logged batch: one range per partition of every source, none where a source had nothing."""
+    """A logged batch: one range per partition of every source, none where a source had nothing.
+
+    Sources that are `done` send nothing any more; `ended` says that all are. `idle` is what was decided of partitions,
+    `lateness_us` what sources allowed.
+    """
 
     number: int
     ranges: Mapping[str, tuple[Json, ...]]
     positions: Mapping[str, Json]
     rows: int
     ended: bool
+    done: tuple[str, ...] = ()
+    idle: Idle = NONE_IDLE
+    lateness_us: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +55,21 @@ class BatchPlanner:
 
     - Sources are asked once per batch interval, or at once while one of them has more than a batch may take.
     - The first batch waits until every source has something, because only rows tell a source's columns.
+    - A source that has ended is not asked again. Where nothing comes, a batch without rows is logged if it lets windows
+      close: because partitions are idle, or because sources have ended.
+    - To `drain` means to end with what is there now: a source that has nothing new has ended.
     """
 
-    def __init__(self, application: Application, store: Store, limits: Limits, interval_s: float) -> None:
+    def __init__(
+        self,
+        application: Application,
+        store: Store,
+        limits: Limits,
+        interval_s: float,
+        *,
+        drain: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._application = application
         self._store = store
         self._limits = limits
@@ -52,11 +77,24 @@ class BatchPlanner:
         self._batches = {one.number: _from_record(one) for one in store.batches}
         self._due_s = time.monotonic()
         self._known_s: dict[int, float] = {}
+        self._idleness = Idleness(application)
+        self._drain_us = int(time.time() * MICROSECONDS) if drain else None
+        self._tell = tell
+        self._told: set[str] = set()
+        self._began_s = time.monotonic()
+        self._watches: dict[str, FileWatch] = {}
+        self._tell_ended()
+        if drain:
+            check_drained(application)
 
     @property
     def logged(self) -> int:
         """The newest logged batch; 0 if there is none."""
         return max(self._batches, default=0)
+
+    def follow(self, marks: Marks) -> None:
+        """Know from now on how far source partitions have come."""
+        self._idleness.marks = marks
 
     def batch(self, number: int) -> Batch:
         """A logged batch."""
@@ -138,17 +176,17 @@ class BatchPlanner:
         if time.monotonic() < self._due_s:
             return NothingNew()
         positions = dict(before.positions) if before is not None else {}
-        planned: dict[str, Planned] = {}
-        ended = True
-        for name, source in self._application.sources.items():
-            partitions = self._application.topology.operator(name).parallelism
-            now_us = int(time.time() * MICROSECONDS)
-            answer = source.plan(positions.get(name), partitions, self._limits, now_us)
-            ended = ended and answer.ended
-            if isinstance(answer, Planned):
-                planned[name] = answer
-        if not planned or (before is None and len(planned) < len(self._application.sources)):
-            return NothingNew(ended=ended and not planned)
+        answers = self._answers(positions, () if before is None else before.done)
+        planned = {name: one for name, one in answers.items() if isinstance(one, Planned)}
+        done = (*(() if before is None else before.done), *(name for name, one in answers.items() if one.ended))
+        ended = len(done) == len(self._application.sources)
+        if before is None and len(planned) < len(self._application.sources):
+            return self._wait_for_first(answers, ended=ended and not planned)
+        logged = NONE_IDLE if before is None else self._idleness.kept_up(before.idle, before.lateness_us)
+        idle = self._idleness.decide(answers, logged, done)
+        if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
+            return NothingNew()
+        self._tell_idle(idle)
         behind = any(one.rows >= self._limits.rows for one in planned.values())
         self._due_s = time.monotonic() if behind else max(self._due_s + self._interval_s, time.monotonic())
         ranges = {
@@ -158,11 +196,92 @@ class BatchPlanner:
             for name in self._application.sources
         }
         after = {**positions, **{name: one.position for name, one in planned.items()}}
-        return Batch(number, ranges, after, sum(one.rows for one in planned.values()), ended)
+        rows = sum(one.rows for one in planned.values())
+        lateness_us = {name: source.lateness_us for name, source in self._application.sources.items()}
+        return Batch(number, ranges, after, rows, ended, done, idle, lateness_us)
+
+    def _answers(self, positions: Mapping[str, Json], done: tuple[str, ...]) -> dict[str, Planned | NothingNew]:
+        """What every source that has not ended has for a batch."""
+        answers: dict[str, Planned | NothingNew] = {}
+        # One time for all: rows that come as the clock goes are behind no idle source that counts by the same clock.
+        now_us = int(time.time() * MICROSECONDS) if self._drain_us is None else self._drain_us
+        for name, source in self._application.sources.items():
+            if name in done:
+                continue
+            partitions = self._application.topology.operator(name).parallelism
+            answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            if isinstance(answer, NothingNew) and self._drain_us is not None:
+                answer = NothingNew(ended=True)
+            answers[name] = answer
+            self._watch(name, positions.get(name), answer)
+        return answers
+
+    def _wait_for_first(self, answers: Mapping[str, Planned | NothingNew], *, ended: bool) -> NothingNew:
+        """No batch before every source has told its columns; whom that waits for is said, should it take long."""
+        missing = [name for name, one in answers.items() if isinstance(one, NothingNew)]
+        for name in missing:
+            if answers[name].ended and not ended:
+                raise InvalidSource(
+                    f"source {name!r}: rows tell the columns of a source, found none at its end: add a file with rows, "
+                    "or state a schema"
+                )
+        if not ended and time.monotonic() > self._began_s + PATIENCE_S:
+            self._tell_once(f"nothing runs yet: the first batch waits for the first rows of {', '.join(missing)}")
+        return NothingNew(ended=ended)
+
+    def _watch(self, name: str, position: Json, answer: Planned | NothingNew) -> None:
+        """Say once of every file that it has changed after it was read."""
+        source = self._application.sources[name]
+        if not isinstance(source, FileSource) or source.bounded:
+            return
+        if name not in self._watches:
+            logged = [one for batch in list(self._batches.values()) for one in batch.ranges[name] if one is not None]
+            self._watches[name] = FileWatch(source, position, logged)
+        for change in self._watches[name].look(answer):
+            self._store.record_event({"changed_file": change.to_record(name)})
+            self._tell(str(change))
+
+    def _tell_idle(self, idle: Idle) -> None:
+        for name, partitions in idle.partitions.items():
+            after_us = self._application.sources[name].idle_after_us
+            if after_us is not None:
+                for one in partitions:
+                    seconds = after_us / MICROSECONDS
+                    self._tell_once(f"{name}[{one}] is idle, without rows for {seconds:g} s: windows go on without it")
+
+    def _tell_ended(self) -> None:
+        done = self._batches[self.logged].done if self._batches else ()
+        for name in done:
+            if not self._application.sources[name].bounded:
+                self._tell_once(f"source {name!r} has ended in this store: what has come since is not read")
+
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._tell(message)
+
+
+def check_drained(application: Application) -> None:
+    """Refuse to wait for the end of rows without end."""
+    endless = [name for name, source in application.sources.items() if source.endless]
+    if endless:
+        raise InvalidRequest(
+            f"a source that is drained runs out of rows, found {endless[0]!r}, which makes them for ever: bound its "
+            "rows, or stop the run"
+        )
 
 
 def _to_record(batch: Batch) -> Json:
-    return {"ranges": batch.ranges, "positions": batch.positions, "rows": batch.rows, "ended": batch.ended}
+    return {
+        "ranges": batch.ranges,
+        "positions": batch.positions,
+        "rows": batch.rows,
+        "ended": batch.ended,
+        "done": batch.done,
+        "idle": batch.idle.partitions,
+        "floors": batch.idle.floors,
+        "lateness_us": batch.lateness_us,
+    }
 
 
 def _from_record(logged: LoggedBatch) -> Batch:
@@ -174,4 +293,18 @@ def _from_record(logged: LoggedBatch) -> Batch:
         records.mapping(data["positions"]),
         records.integer(data, "rows"),
         bool(data["ended"]),
+        tuple(str(name) for name in records.items(data["done"])),
+        Idle(_numbers(data["idle"]), _floors(data["floors"])),
+        {name: int(str(one)) for name, one in records.mapping(data["lateness_us"]).items()},
     )
+
+
+def _numbers(data: Json) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(int(str(one)) for one in records.items(found)) for name, found in records.mapping(data).items()}
+
+
+def _floors(data: Json) -> dict[str, tuple[int | None, ...]]:
+    return {
+        name: tuple(None if one is None else int(str(one)) for one in records.items(found))
+        for name, found in records.mapping(data).items()
+    }

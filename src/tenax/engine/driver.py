@@ -28,6 +28,7 @@ from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.changes import NOTED
 from tenax.engine.errors import EpochLost, StartStopped, StoreFailed
+from tenax.engine.latecomers import Latecomers
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
@@ -92,8 +93,12 @@ class Driver:
         elsewhere = self.changes.elsewhere
         self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch, elsewhere)
         note_outputs(folder, outputs_of(application))
-        self.planner = BatchPlanner(application, self.store, settings.limits, settings.batch_s)
+        self.planner = BatchPlanner(
+            application, self.store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.told
+        )
         self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
+        self.planner.follow(self.ordering.newest_marks)
+        self.latecomers = Latecomers(application, self.graph)
         self.checkpoint = self._restored()
         self._record_changes()
         self._renew_batches()
@@ -324,6 +329,12 @@ class Driver:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, pass_failure(outcome))
+        if self.settings.strict_lateness:
+            late = self.latecomers.refused(told, outcome.reports, self.publisher.final)
+            if late is not None:
+                return events.PassFailed(told.pass_id, late)
+        for message in self.latecomers.add(told, outcome.reports):
+            self.observer.told(message)
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}

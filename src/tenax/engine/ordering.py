@@ -10,7 +10,7 @@ from tenax.control.copies import Role
 from tenax.control.instructions import Reading, RunPass, Step, Trim
 from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
 from tenax.engine.application import Application
-from tenax.engine.batches import BatchPlanner
+from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.layout import layout
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import JsonObject
@@ -78,6 +78,8 @@ class Ordering:
             readings=readings,
             ranges=ranges,
             ended_at=next((batch.number for batch in batches if batch.ended), None),
+            ends={name: batch.number for batch in reversed(batches) for name in batch.done},
+            floors=_floors(self._application, batches),
             keep=told.keep,
             retain=frozenset(graph.number(task) for task in told.retain),
             doubled=frozenset(graph.number(task) for task in told.doubled),
@@ -95,6 +97,12 @@ class Ordering:
                     self._marks[report.task][batch] = mark
                 if report.empties:
                     self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
+
+    def newest_marks(self) -> dict[tuple[str, int], int]:
+        """The highest event time that every source task is known to have seen."""
+        with self._lock:
+            found = {self._graph.task(number): marks[max(marks)] for number, marks in self._marks.items()}
+        return {(task.operator, task.index): mark for task, mark in found.items()}
 
     def trim(self, told: Trim) -> None:
         """Let go of what nothing needs any more."""
@@ -184,3 +192,12 @@ class Ordering:
             published.get(step.task, 0),
             step.towards is not None,
         )
+
+
+def _floors(application: Application, batches: Sequence[Batch]) -> dict[str, tuple[tuple[int | None, ...], ...]]:
+    """What partitions count as having reached in each batch, of sources that have such."""
+    found = {}
+    for name in {name for batch in batches for name in batch.idle.floors}:
+        nothing = (None,) * application.topology.operator(name).parallelism
+        found[name] = tuple(batch.idle.floors.get(name, nothing) for batch in batches)
+    return found

@@ -50,6 +50,7 @@ class RunSettings:
       asks the sources for nothing more.
     - `heartbeat` is how a node that hangs is found.
     - `accept_changes` names the operators and outputs whose code may differ from the store's, see `changes`.
+    - `strict_lateness` ends the run at the first batch with late rows; `drain` ends it with what the sources have now.
     """
 
     nodes: int = 2
@@ -70,3 +71,5 @@ class RunSettings:
     replay: bool = False
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     accept_changes: tuple[str, ...] = ()
+    strict_lateness: bool = False
+    drain: bool = False

@@ -27,7 +27,8 @@ class StepInput:
     """What a task gets for one batch.
 
     - `frames` has one frame per declared input, in that order: the chunks of its producers in the order of their index.
-    - `watermark_us` is the smallest over all producers after this batch: no row with an earlier event time will come.
+    - `watermark_us` is the smallest over all producers after this batch, and never less than after the batch before: no
+      row with an earlier event time will come, but for those of a source partition that was idle and has come back.
     """
 
     frames: tuple[pl.DataFrame, ...]
@@ -37,10 +38,14 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What a task gives back: its state after the batch, and the rows for its consumers."""
+    """What a task gives back: its state after the batch, the rows for its consumers, and how many rows it has left out.
+
+    Those that are left out have come too late: what they belong to was complete before this batch.
+    """
 
     state: State
     rows: pl.DataFrame
+    late: int = 0
 
 
 class Computation(ABC):

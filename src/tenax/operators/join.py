@@ -44,14 +44,16 @@ class Join(Computation):
         passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
         segments = passage.segments()
         sides: list[pl.DataFrame] = []
+        late = 0
         for number, rows in enumerate(given.frames, start=1):
             self.check(rows, number)
             room = WaitingRoom(f"{INPUT}{number}", WINDOW_END, in_order(WINDOW_END))
             known = rows.filter(pl.col(WINDOW_END).is_not_null()).sort(WINDOW_END, maintain_order=True)
             taken = room.take(state, known, given.batch, passage)
             segments |= taken.segments
+            late += passage.left_behind(known[WINDOW_END])
             sides.append(pl.concat(taken.leaving) if taken.leaving else rows.clear())
-        return StepOutput(segments, self.joined(sides))
+        return StepOutput(segments, self.joined(sides), late)
 
     def check(self, rows: pl.DataFrame, number: int) -> None:
         """An input has the columns that it is joined on."""

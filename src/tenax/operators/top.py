@@ -49,7 +49,7 @@ class Top(Computation):
         room = WaitingRoom(PENDING, WINDOW_END, lambda frames: self.best(pl.concat(frames)))
         taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, passage)
         emitted = self.best(pl.concat(taken.leaving)) if taken.leaving else rows.clear()
-        return StepOutput({**taken.segments, **passage.segments()}, emitted)
+        return StepOutput({**taken.segments, **passage.segments()}, emitted, passage.left_behind(rows[WINDOW_END]))
 
     def best(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The top of every window and group among these rows, in the order that the class says."""

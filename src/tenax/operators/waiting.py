@@ -103,6 +103,12 @@ class Passage:
         """Whether this step completes anything."""
         return self.now is not None and self.now != self.before
 
+    def left_behind(self, due: pl.Series) -> int:
+        """How many of these rows should have left before this step: they are left out."""
+        if self.before is None or not len(due):
+            return 0
+        return int((due.drop_nulls().to_numpy().view(np.int64) <= self.before).sum())
+
     def segments(self) -> dict[str, pl.DataFrame]:
         """The segment that remembers how far this step came."""
         return {} if self.now is None else {f"{PASSED}/{self.now}": pl.DataFrame({PASSED: [self.now]})}

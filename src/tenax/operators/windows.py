@@ -20,6 +20,7 @@ from tenax.operators.stateless import collected
 from tenax.operators.waiting import PENDING, Passage, Taken, WaitingRoom, oldest_waiting
 
 PANE = "tenax.pane"  # in what is sent the time at which a pane begins, in a state its number
+ROWS = "tenax.rows"  # in what is sent: how many rows a partial aggregate stands for
 ORIGIN = "origin/"  # how the names of segments begin that say which batches panes have come from
 MERGED_ROWS = 1_000_000  # windows that close together are merged together up to so many rows, to bound the memory
 KNOWN_COLUMNS = 256  # of so many kinds of frames it is remembered what becomes of them
@@ -38,8 +39,8 @@ class Windows(Computation):
       complete; a window is merged from O(log panes) nodes as soon as its last pane is complete.
     - A node stays while a window to come needs it, see `panes`: the tree keeps about as many panes as a window has
       (after Tangwongsan et al., "General incremental sliding-window aggregation", 2015).
-    - A row without a time, or of a pane that is already complete, is left out: the source has decided what is late, so
-      such rows come only from a map that changes times.
+    - A row without a time, or of a pane that is already complete, is left out, and the latter are counted. Sources have
+      decided what is late: such rows come from a partition that was idle, or from a map that changes times.
 
     Cost of a step: its rows; for each window that closes its keys, O(log panes) times; a copy of the names of nodes.
     """
@@ -82,7 +83,8 @@ class Windows(Computation):
         complete = given.watermark_us // self.every_us - 1  # the last pane that ends at the watermark or before
         passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else complete)
         room = WaitingRoom(PENDING, PANE, lambda frames: collected(self.merged(frames)))
-        taken = room.take(state, self.arrived(rows), given.batch, passage)
+        arrived = self.arrived(rows)
+        taken = room.take(state, arrived.drop(ROWS), given.batch, passage)
         nodes = {name: frame for name, frame in state.items() if name.startswith("node/")}
         origins = {name: frame for name, frame in state.items() if name.startswith(ORIGIN)}
         results: list[pl.DataFrame] = []
@@ -97,6 +99,7 @@ class Windows(Computation):
         return StepOutput(
             {**taken.segments, **nodes, **origins, **passage.segments()},
             nothing if not results else results[0] if len(results) == 1 else pl.concat(results),
+            rows_behind(arrived, passage),
         )
 
     def oldest(self, state: State, batch: int) -> int:
@@ -133,7 +136,7 @@ class Windows(Computation):
         if by_time:
             query = query.sort(TIME, maintain_order=True)
         parts = [part for one in self.aggregates for part in one.partial()]
-        query = query.group_by(PANE, *self.keys, maintain_order=True).agg(parts)
+        query = query.group_by(PANE, *self.keys, maintain_order=True).agg(*parts, pl.len().alias(ROWS))
         if not by_time and disordered(starts):
             query = query.sort(PANE, maintain_order=True)
         told = [pl.lit(None, types[name]).alias(name) for name in self.type_columns if name in types]
@@ -233,6 +236,14 @@ def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggr
                 f"an aggregate has another name than the keys: found {one.name!r} among both; give it an .alias(...)"
             )
     return Windows(time, tuple(keys), length_us, every_us, tuple(aggregates), known)
+
+
+def rows_behind(arrived: pl.DataFrame, passage: Passage) -> int:
+    """How many rows, in the order of panes, come to panes that were complete before."""
+    if passage.before is None or not arrived.height:
+        return 0
+    count = int(np.searchsorted(arrived[PANE].to_numpy(), passage.before, "right"))
+    return int(arrived[ROWS][:count].sum()) if count else 0
 
 
 @lru_cache(maxsize=KNOWN_COLUMNS)

@@ -427,14 +427,27 @@ def _floats(rows: pl.DataFrame) -> frozenset[str]:
 
 def _came_back(store: Path, source: str) -> bool:
     """Whether a partition of a source had rows after it had been given up as idle, by the batch log."""
-    before: set[Json] = set()
+    given_up: set[Json] = set()
     for entry in journal.read(store / "batches") if (store / "batches").exists() else ():
-        idle = records.mapping(entry["data"]).get("idle")
-        now = set(records.items(records.mapping(idle).get(source, ()))) if idle else set()
-        if before - now:
+        data = records.mapping(entry["data"])
+        ranges = records.items(records.mapping(data["ranges"])[source])
+        if any(partition in given_up and _has_rows(planned) for partition, planned in enumerate(ranges)):
             return True
-        before = now
+        idle = data.get("idle")
+        given_up |= set(records.items(records.mapping(idle).get(source, ()))) if idle else set()
     return False
+
+
+def _has_rows(planned: Json) -> bool:
+    """Whether a range has rows, as far as its form is known."""
+    match planned:
+        case None:
+            return False
+        case [int(first), int(end), int()]:
+            return first < end
+        case {"pieces": pieces}:
+            return bool(pieces)
+    return True
 
 
 def _homes(store: Path, source: str) -> Mapping[str, int]:

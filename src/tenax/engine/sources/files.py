@@ -15,8 +15,10 @@ from tenax.engine.errors import ChangedSource, InvalidSource, UnreadableSource
 from tenax.engine.sources import schemas
 from tenax.engine.sources.formats import FORMATS, Cut, FileFormat
 from tenax.engine.sources.source import Limits, NothingNew, Planned, Source
+from tenax.engine.sources.times import EventTimes
 from tenax.engine.store import records
 from tenax.engine.store.records import Json
+from tenax.operators.durations import microseconds
 
 MAX_FILES = 100_000  # that match at one time; names of all that were read are kept in the log
 MAX_FILES_PER_BATCH = 256  # so that planning a batch takes bounded time: about 1 ms a file
@@ -72,12 +74,13 @@ class _Piece:
 
 
 @dataclass(slots=True)
-class _Progress:
+class Progress:
     """A position while a plan is made: the names seen, the file that each partition is in, the schema of all."""
 
     seen: set[str]
     current: list[_Open | None]
     schema: Json
+    now_us: int = 0
     unseen: list[str] = field(default_factory=list)
     pieces: list[list[Json]] = field(default_factory=list)
     rows: int = 0
@@ -93,29 +96,40 @@ class FileSource(Source):
     - While no driver runs, a file may be corrected from the first row on that no result depends on. Rows of text files
       are known by a checksum of their bytes; Parquet files are taken as a whole.
     - With `follow`, new files are picked up while running, and a file that vanished and came back is new; without, the
-      source ends when the files that are there have been read.
+      source ends when the files that are there have been read. A partition that finds none left waits no more.
+    - A range says up to when its event times are believed, so that a replay refuses or reads the same rows.
     - The columns of the first file are those of all. Types of CSV and NDJSON come from its first rows, or `schema`.
     """
 
     def __init__(
-        self, where: str | Path, time: str, *, follow: bool, lateness_us: int, schema: Mapping[str, pl.DataType] | None
+        self,
+        where: str | Path,
+        times: EventTimes,
+        *,
+        follow: bool,
+        lateness: str,
+        idle_after: str | None,
+        schema: Mapping[str, pl.DataType] | None,
     ) -> None:
         self.root, self.pattern = _split(Path(where))
-        self.time = time
-        self.lateness_us = lateness_us
+        self.times = times
+        self.time = times.column
+        self.lateness_us = microseconds(lateness)
         self.bounded = not follow
+        self.idle_after_us = None if idle_after is None or not follow else microseconds(idle_after)
         self.schema = None if schema is None else pl.Schema(schema)
-        if lateness_us < 0:
-            raise InvalidSource(f"lateness is at least 0, found {lateness_us}: say how late rows may be")
-        if self.schema is not None and time not in self.schema:
-            raise InvalidSource(f"a schema has the column of event times, found no {time!r}: add it")
+        if self.schema is not None and self.time not in self.schema:
+            raise InvalidSource(f"a schema has the column of event times, found no {self.time!r}: add it")
+        if self.schema is not None:
+            times.check(self.schema[self.time], "schema")
 
-    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:  # noqa: ARG002
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
         """Each partition goes on in its file, and takes the next name when it has none, up to its share of the limits.
 
         Costs a listing, and for text one scan for row ends of what the batch will read.
         """
         progress = self._resume(position, partitions)
+        progress.now_us = now_us
         before = len(progress.seen)
         rows = max(1, limits.rows // partitions)
         size_bytes = max(1, limits.bytes // partitions)
@@ -136,10 +150,20 @@ class FileSource(Source):
         exhausted = not progress.unseen and not any(progress.current)
         ended = self.bounded and exhausted
         # Files without rows are looked at again as long as no columns are known: an empty range has columns too.
-        if progress.schema is None or (not progress.rows and len(progress.seen) == before):
+        stated = position is None and self.schema is not None
+        if progress.schema is None or (not progress.rows and len(progress.seen) == before and not stated):
             return NothingNew(ended)
-        ranges = tuple({"schema": progress.schema, "pieces": pieces} for pieces in progress.pieces)
-        return Planned(ranges, _position(progress), progress.rows, ended)
+        return self._planned(progress, ended)
+
+    def _planned(self, progress: Progress, ended: bool) -> Planned:
+        until_us = self.times.until(progress.now_us)
+        ranges = tuple(
+            {"schema": progress.schema, "pieces": pieces, "until_us": until_us} for pieces in progress.pieces
+        )
+        quiet = tuple(partition for partition, pieces in enumerate(progress.pieces) if not pieces)
+        complete = self.bounded and not progress.unseen
+        done = tuple(p for p in quiet if complete and progress.current[p] is None)
+        return Planned(ranges, _position(progress, complete), progress.rows, ended, quiet, done)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
         """The pieces of a range, one after the other."""
@@ -152,7 +176,8 @@ class FileSource(Source):
             _check_unchanged(path, begin)
             rows = _format(path).read(path, Cut(begin.at, begin.row), piece.end, schema)
             _check_unchanged(path, begin)
-            frames.append(schemas.with_time(rows.select(schema.names()), self.time, str(path), begin.row))
+            rows = rows.select(schema.names())
+            frames.append(self.times.apply(rows, str(path), begin.row, until_of(logged)))
         return pl.concat(frames)
 
     def changed(self, planned: Json) -> str | None:
@@ -185,7 +210,7 @@ class FileSource(Source):
                 before = self._same(before, 0, Cut(before.at, before.row), None, before.checksum)
             # A file that was cut off right there has been read.
             opened.append(None if before is None or before.at >= before.end else before.to_data())
-        return {**data, "open": opened}
+        return {**data, "open": opened, "complete": False}  # what was added while no driver ran is read
 
     def _same(self, opened: _Open, begin: int, end: Cut, before: int | None, checksum: int | None) -> _Open:
         """The file as it is now, if its bytes from `begin` to `end` are those that were planned."""
@@ -200,14 +225,13 @@ class FileSource(Source):
                 raise
         return replace(opened, size=status.st_size, changed_ns=status.st_mtime_ns, end=file.end(path, status.st_size))
 
-    def _resume(self, position: Json, partitions: int) -> _Progress:
-        stated = None if self.schema is None else schemas.to_data(self.schema, str(self.root))
+    def _resume(self, position: Json, partitions: int) -> Progress:
         current: list[_Open | None] = [None] * partitions
         if position is None:
-            progress = _Progress(set(), current, stated)
+            progress = Progress(set(), current, self._stated())
         else:
             data = records.mapping(position)
-            progress = _Progress(_unpack(records.text(data, "seen")), current, data["schema"])
+            progress = Progress(_unpack(records.text(data, "seen")), current, data["schema"])
             opened = [None if one is None else _Open.from_data(one) for one in records.items(data["open"])]
             if len(opened) != partitions:
                 raise InvalidSource(
@@ -221,10 +245,15 @@ class FileSource(Source):
             raise UnreadableSource(
                 f"{self.root / self.pattern}: a source that does not follow has files, found none: correct the path"
             )
-        unseen = (name for name in present - progress.seen if (self.root / name).is_file())
-        progress.unseen = sorted(unseen, reverse=True)
+        if position is None or not (self.bounded and records.mapping(position).get("complete")):
+            unseen = (name for name in present - progress.seen if (self.root / name).is_file())
+            progress.unseen = sorted(unseen, reverse=True)
         progress.seen &= present | {one.name for one in current if one is not None}
         return progress
+
+    def _stated(self) -> Json:
+        """The schema that the user has stated; None if it comes from the first file."""
+        return None if self.schema is None else schemas.to_data(self.schema, str(self.root))
 
     def _present(self) -> set[str]:
         """The names that match, none hidden; folders among them are sorted out when they are unseen."""
@@ -241,7 +270,7 @@ class FileSource(Source):
             )
         return found
 
-    def _open_next(self, progress: _Progress, partition: int) -> None:
+    def _open_next(self, progress: Progress, partition: int) -> None:
         name = progress.unseen.pop()
         path = self.root / name
         file = _format(path)
@@ -250,23 +279,29 @@ class FileSource(Source):
         found = file.schema(path)
         if found is None:
             return  # a text file without rows
-        if self.schema is None and progress.schema is None:
-            progress.schema = schemas.to_data(found, str(path))
-        expected = schemas.from_data(progress.schema)
-        if self.time not in expected:
-            raise UnreadableSource(f"{path}: a source has its column of event times, found no {self.time!r}: name it")
-        if self.schema is None or not file.inferred:
-            schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
-        elif not file.sparse:
-            same = pl.Schema({name: expected.get(name, kind) for name, kind in found.items()})
-            schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
+        self._check_columns(progress, path, found)
         start, end = file.start(path), file.end(path, status.st_size)
         if start.at < end:
             head = file.checksum(path, 0, start.at, None)
             opened = _Open(name, status.st_size, status.st_mtime_ns, start.at, start.row, end, head)
             progress.current[partition] = opened
 
-    def _take(self, progress: _Progress, partition: int, rows: int, size_bytes: int) -> tuple[int, int]:
+    def _check_columns(self, progress: Progress, path: Path, found: pl.Schema) -> None:
+        """The columns of the first file are those of all."""
+        file = _format(path)
+        if self.schema is None and progress.schema is None:
+            progress.schema = schemas.to_data(found, str(path))
+        expected = schemas.from_data(progress.schema)
+        if self.time not in expected:
+            raise UnreadableSource(f"{path}: a source has its column of event times, found no {self.time!r}: name it")
+        self.times.check(expected[self.time], str(path))
+        if self.schema is None or not file.inferred:
+            schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
+        elif not file.sparse:
+            same = pl.Schema({name: expected.get(name, kind) for name, kind in found.items()})
+            schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
+
+    def _take(self, progress: Progress, partition: int, rows: int, size_bytes: int) -> tuple[int, int]:
         """Give a partition the next piece of its file; what is left of its share."""
         begin = progress.current[partition]
         if begin is None:
@@ -292,11 +327,28 @@ def files(
     *,
     time: str,
     follow: bool = True,
-    lateness_us: int = 0,
+    tail: bool = False,
+    lateness: str = "0s",
+    time_unit: str | None = None,
+    any_time: bool = False,
+    idle_after: str | None = "10s",
     schema: Mapping[str, pl.DataType] | None = None,
 ) -> FileSource:
-    """The files of a folder, or those that match a pattern, with `time` as the column of event times."""
-    return FileSource(where, time, follow=follow, lateness_us=lateness_us, schema=schema)
+    """The files of a folder, or those that match a pattern, with `time` as the column of event times.
+
+    - `follow` picks up new files while the topology runs; without, the source ends with those that are there.
+    - `tail` reads on in CSV and NDJSON files that grow, line by line.
+    - Rows may be so much behind the newest before them: `lateness`.
+    - Whole numbers as times have a `time_unit`: "s", "ms", "us" or "ns". Times before 1990 or more than a day ahead of
+      the clock are refused, unless `any_time`.
+    - A partition that had no rows for `idle_after` holds no windows back; None lets them wait for it.
+    """
+    times = EventTimes(time, time_unit, any_time)
+    if tail:
+        from tenax.engine.sources.tails import TailSource  # which builds on this module
+
+        return TailSource(where, times, follow=follow, lateness=lateness, idle_after=idle_after, schema=schema)
+    return FileSource(where, times, follow=follow, lateness=lateness, idle_after=idle_after, schema=schema)
 
 
 def _split(where: Path) -> tuple[Path, str]:
@@ -314,12 +366,24 @@ def _format(path: Path) -> FileFormat:
     return FORMATS[path.suffix]
 
 
+def pieces_of(planned: Json) -> list[tuple[str, int, int]]:
+    """The files of a range: name, size and time of change."""
+    return [(one.begin.name, one.begin.size, one.begin.changed_ns) for one in _pieces(planned)]
+
+
+def seen_in(position: Json) -> set[str]:
+    """The names of all files that were taken."""
+    return _unpack(records.text(records.mapping(position), "seen"))
+
+
 def _pieces(planned: Json) -> list[_Piece]:
     return [_Piece.from_data(piece) for piece in records.items(records.mapping(planned)["pieces"])]
 
 
 def _check_unchanged(
-    path: Path, planned: _Open, remedy: str = "put the old one back, new rows into a new file"
+    path: Path,
+    planned: _Open,
+    remedy: str = "put the old one back, new rows into a new file, or tail the source (tail=True)",
 ) -> None:
     try:
         status = path.stat()
@@ -334,9 +398,16 @@ def _check_unchanged(
         )
 
 
-def _position(progress: _Progress) -> Json:
+def until_of(logged: records.JsonObject) -> int | None:
+    """Up to when the event times of a range are believed."""
+    return None if logged["until_us"] is None else records.integer(logged, "until_us")
+
+
+def _position(progress: Progress, complete: bool) -> Json:
+    """As plain data; `complete` says that all files were taken that a source which does not follow will read."""
     opened: Sequence[Json] = [None if one is None else one.to_data() for one in progress.current]
-    return {"seen": _pack(progress.seen), "open": opened, "schema": progress.schema}
+    found: dict[str, Json] = {"seen": _pack(progress.seen), "open": opened, "schema": progress.schema}
+    return {**found, "at_us": progress.now_us, "complete": complete}
 
 
 def _pack(names: set[str]) -> str:

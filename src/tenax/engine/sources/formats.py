@@ -40,8 +40,8 @@ class FileFormat(ABC):
     sparse = False  # rows may leave columns out
 
     @abstractmethod
-    def schema(self, path: Path) -> pl.Schema | None:
-        """The file's columns; none if a text file has no rows from which types could be seen."""
+    def schema(self, path: Path, size: int | None = None) -> pl.Schema | None:
+        """The file's columns; none if a text file has no rows from which types could be seen, up to `size` if given."""
 
     @abstractmethod
     def end(self, path: Path, size: int) -> int:
@@ -72,7 +72,7 @@ class ParquetFormat(FileFormat):
 
     inferred = False
 
-    def schema(self, path: Path) -> pl.Schema | None:
+    def schema(self, path: Path, size: int | None = None) -> pl.Schema | None:  # noqa: ARG002
         """The columns that the file declares."""
         return _naming(path, lambda: as_frame(parquet.read_schema(path).empty_table()).schema)
 
@@ -120,23 +120,35 @@ def _row_groups(path: Path, begin: int, end: int) -> pl.DataFrame:
 class TextFormat(FileFormat):
     """Text with a row per line: cut by bytes at the ends of rows."""
 
+    has_header = False
+
     def end(self, path: Path, size: int) -> int:  # noqa: ARG002
         """The number of bytes."""
         return size
 
     def cut(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int) -> Cut:
         """The last end of a row within the limits, found by reading at most about twice what the piece holds."""
+        found = self._cut(path, begin, end, rows, size_bytes, closed=True)
+        if found is None:
+            raise UnreadableSource(f"{path}, row {begin.row + 1}: a row ends, found an open quote: close it")
+        return found
+
+    def whole(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int) -> Cut | None:
+        """The same of a file that may grow: a row ends with its newline. None if there is no whole row yet."""
+        return self._cut(path, begin, end, rows, size_bytes, closed=False) if begin.at < end else None
+
+    def _cut(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int, *, closed: bool) -> Cut | None:
         allowed = min(max(1, size_bytes), end - begin.at)
         length = min(allowed, _SCAN_BYTES)
         while True:  # the length doubles, so this ends at the limits, at the end of the file, or at too long a row
-            block = _read_block(path, begin.at, length)
-            at_end = begin.at + len(block) >= end
-            ends = self._row_ends(block, closed=at_end)
-            if ends.size >= rows or (ends.size and length >= allowed):
+            block = read_block(path, begin.at, length)
+            at_end = begin.at + len(block) >= end or len(block) < length  # it may have been cut off meanwhile
+            ends = self._row_ends(block, closed=at_end and closed)
+            if ends.size >= rows or (ends.size and (length >= allowed or at_end)):
                 taken = min(rows, max(1, int(np.searchsorted(ends, allowed, side="right"))))
                 return Cut(begin.at + int(ends[taken - 1]), begin.row + taken)
             if not ends.size and at_end:
-                raise UnreadableSource(f"{path}, row {begin.row + 1}: a row ends, found an open quote: close it")
+                return None
             if not ends.size and length >= MAX_RECORD_BYTES:
                 raise UnreadableSource(
                     f"{path}, row {begin.row + 1}: a row has at most {MAX_RECORD_BYTES:,} bytes, found more: split it"
@@ -147,12 +159,12 @@ class TextFormat(FileFormat):
         """The CRC-32 of the bytes, in blocks."""
         result = before or 0
         for at in range(begin, end, _SCAN_BYTES):
-            result = zlib.crc32(_read_block(path, at, min(_SCAN_BYTES, end - at)), result)
+            result = zlib.crc32(read_block(path, at, min(_SCAN_BYTES, end - at)), result)
         return result
 
     def read(self, path: Path, begin: Cut, end: Cut, schema: pl.Schema) -> pl.DataFrame:
         """The rows of a piece, parsed by the source's schema."""
-        block = _read_block(path, begin.at, end.at - begin.at)
+        block = read_block(path, begin.at, end.at - begin.at)
         try:
             return self._parse(block, schema)
         except pl.exceptions.PolarsError as error:
@@ -187,14 +199,16 @@ class TextFormat(FileFormat):
 class CsvFormat(TextFormat):
     """CSV with a header: a newline within quotes does not end a row (RFC 4180)."""
 
-    def schema(self, path: Path) -> pl.Schema | None:
+    has_header = True
+
+    def schema(self, path: Path, size: int | None = None) -> pl.Schema | None:
         """Names from the header, types from the first rows."""
         start = self.start(path)
-        size = path.stat().st_size
+        size = path.stat().st_size if size is None else size
         if start.at >= size:
             return None
         end = self.cut(path, start, size, INFERENCE_ROWS, _INFERENCE_BYTES)
-        block = _read_block(path, 0, end.at)
+        block = read_block(path, 0, end.at)
         return _naming(path, lambda: pl.read_csv(block, infer_schema_length=None).schema)
 
     def start(self, path: Path) -> Cut:
@@ -224,13 +238,13 @@ class NdjsonFormat(TextFormat):
 
     sparse = True
 
-    def schema(self, path: Path) -> pl.Schema | None:
+    def schema(self, path: Path, size: int | None = None) -> pl.Schema | None:
         """Columns and types as seen in the first rows."""
-        size = path.stat().st_size
+        size = path.stat().st_size if size is None else size
         if size == 0:
             return None
         end = self.cut(path, Cut(0, 0), size, INFERENCE_ROWS, _INFERENCE_BYTES)
-        block = _read_block(path, 0, end.at)
+        block = read_block(path, 0, end.at)
         return _naming(path, lambda: pl.read_ndjson(io.BytesIO(block), infer_schema_length=None).schema)
 
     def start(self, path: Path) -> Cut:  # noqa: ARG002
@@ -255,7 +269,8 @@ FORMATS: dict[str, FileFormat] = {
 }
 
 
-def _read_block(path: Path, at: int, length: int) -> bytes:
+def read_block(path: Path, at: int, length: int) -> bytes:
+    """So many bytes of a file, or as many as it has."""
     with path.open("rb") as file:
         file.seek(at)
         return file.read(length)

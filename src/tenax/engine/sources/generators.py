@@ -14,6 +14,7 @@ import polars as pl
 from tenax.engine.errors import InvalidSource
 from tenax.engine.sources.source import ONLY_PLANNED, Limits, NothingNew, Planned, Source
 from tenax.engine.store.records import Json
+from tenax.operators.durations import microseconds
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
@@ -29,13 +30,30 @@ class Pace:
 
     - `rows` bounds the source; none means that it never ends.
     - `paced` rows become available as the clock passes, as if the first plan had been made at the time of row 0.
-    - `disorder_us` puts event times back by up to that much, row by row.
+    - `disorder` puts event times back by up to that much, row by row; `lateness` is how late rows may be.
+    - A partition of a paced source is idle when it had no rows for `idle_after`; None means never.
     """
 
     rows: int | None = None
     paced: bool = False
-    disorder_us: int = 0
-    lateness_us: int = 0
+    disorder: str = "0s"
+    lateness: str = "0s"
+    idle_after: str | None = "10s"
+
+    @property
+    def disorder_us(self) -> int:
+        """By how much event times are put back at most."""
+        return microseconds(self.disorder)
+
+    @property
+    def lateness_us(self) -> int:
+        """How late rows may be."""
+        return microseconds(self.lateness)
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """After how long without rows a partition is idle; None if never, as where all rows are there at once."""
+        return None if self.idle_after is None or not self.paced else microseconds(self.idle_after)
 
     def __post_init__(self) -> None:
         for name, value in (("rows", self.rows or 0), ("disorder", self.disorder_us), ("lateness", self.lateness_us)):
@@ -53,13 +71,15 @@ class Generator(Source):
 
     time = "ts"
     row_bytes = 32  # a rough size of a row
-    only_planned = ONLY_PLANNED | {"pace.rows", "pace.paced"}
+    only_planned = ONLY_PLANNED | {"pace.rows", "pace.paced", "pace.idle_after"}
 
     def __init__(self, seed: int, pace: Pace) -> None:
         self.seed = seed
         self.pace = pace
         self.lateness_us = pace.lateness_us
         self.bounded = pace.rows is not None
+        self.endless = not (self.bounded or pace.paced)
+        self.idle_after_us = pace.idle_after_us
 
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
         """The next rows that are there, dealt to the partitions."""
@@ -70,7 +90,8 @@ class Generator(Source):
         if end <= first and position is not None:
             return NothingNew(ended=first >= total)
         ranges = tuple([first + (partition - first) % partitions, end, partitions] for partition in range(partitions))
-        return Planned(ranges, [end, began_us], end - first, ended=end >= total)
+        quiet = tuple(partition for partition, planned in enumerate(ranges) if not range(*planned))
+        return Planned(ranges, [end, began_us], end - first, ended=end >= total, quiet=quiet)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
         """Compute the rows of a range."""

@@ -1,4 +1,4 @@
-"""Schemas of files as plain data, and the column of event times."""
+"""Schemas of files as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLAT: dict[str, pl.DataType] = {
         *(pl.Float32(), pl.Float64(), pl.Boolean(), pl.String(), pl.Binary(), pl.Date(), pl.Time(), pl.Null()),
     )
 }
-_INTEGERS = {"Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
+INTEGERS = {"Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
 
 
 def to_data(schema: pl.Schema, file: str) -> Json:
@@ -49,37 +49,6 @@ def check_same(first: pl.Schema, found: pl.Schema, file: str, *, inferred: bool,
             )
 
 
-def with_time(rows: pl.DataFrame, time: str, file: str, first_row: int) -> pl.DataFrame:
-    """The rows with their event times as Datetime in microseconds, UTC; numbers are microseconds since 1970."""
-    kind = rows.schema[time]
-    column = pl.col(time)
-    if isinstance(kind, pl.Datetime):
-        column = column if kind.time_zone is None else column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        column = column.cast(pl.Datetime("us"))
-    elif isinstance(kind, pl.String):
-        # With an offset or a Z the text is converted to UTC; without, it is taken as UTC.
-        offset = r"(?:[Zz]|[+-]\d{2}:?\d{2})$"
-        text = column.str.replace(" ", "T", literal=True).str.replace(r"[zZ]$", "+00:00")
-        zoned = text.str.to_datetime("%+", time_unit="us", strict=False).dt.replace_time_zone(None)
-        plain = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-        column = pl.when(column.str.contains(offset)).then(zoned).otherwise(plain)
-    elif isinstance(kind, pl.Date) or str(kind) in _INTEGERS:
-        column = column.cast(pl.Datetime("us"))
-    else:
-        raise UnreadableSource(
-            f"{file}: event times are times, dates, ISO 8601 texts or whole microseconds, found {kind} in column "
-            f"{time!r}: name another column"
-        )
-    timed = rows.with_columns(column.alias(time))
-    if timed[time].null_count():
-        row = int(timed[time].is_null().arg_max() or 0)
-        raise UnreadableSource(
-            f"{file}, row {first_row + row + 1}: every row has an event time, found {rows[time][row]!r} in column "
-            f"{time!r}: correct the row, or remove it"
-        )
-    return timed
-
-
 def empty(schema: pl.Schema, time: str) -> pl.DataFrame:
     """No rows, in the shape that a read with rows would have."""
     return pl.DataFrame(schema={**schema, time: pl.Datetime("us")})
@@ -88,7 +57,7 @@ def empty(schema: pl.Schema, time: str) -> pl.DataFrame:
 def _narrower(kind: pl.DataType, wanted: pl.DataType) -> bool:
     if isinstance(kind, pl.Null) or isinstance(wanted, pl.String):
         return True
-    return str(kind) in _INTEGERS and (str(wanted) in _INTEGERS or isinstance(wanted, pl.Float64 | pl.Float32))
+    return str(kind) in INTEGERS and (str(wanted) in INTEGERS or isinstance(wanted, pl.Float64 | pl.Float32))
 
 
 def _type_to_data(kind: pl.DataType, file: str, name: str) -> Json:

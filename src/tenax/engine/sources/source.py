@@ -10,9 +10,10 @@ import polars as pl
 
 from tenax.engine.errors import InvalidSource
 from tenax.engine.store.records import Json
+from tenax.operators.durations import span
 from tenax.operators.parameters import attributes
 
-ONLY_PLANNED = frozenset({"bounded", "idle_after", "idle_after_us", "idle_after_s", "tail"})
+ONLY_PLANNED = frozenset({"bounded", "endless", "idle_after", "times.anytime"})
 """Parameters that decide what is planned next, and nothing about what was planned before."""
 
 
@@ -35,12 +36,15 @@ class Planned:
 
     - `ranges` has plain data for each partition; `position` is where the next plan goes on. Both belong in the log.
     - `rows` is an estimate; `ended` says that nothing will ever follow.
+    - `quiet` partitions get no rows in this batch; those that are `done` will get none any more.
     """
 
     ranges: tuple[Json, ...]
     position: Json
     rows: int
     ended: bool = False
+    quiet: tuple[int, ...] = ()
+    done: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ class Source(ABC):
     """Where rows come from.
 
     - `time` is the column of event times, read as Datetime in microseconds; a row is late if it lies more than
-      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends.
+      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends; an `endless` one always
+      has more.
+    - A partition without rows for `idle_after_us` is idle: windows go on without it. None means that they wait.
     - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
       task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
     - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
@@ -67,11 +73,17 @@ class Source(ABC):
     time: str
     lateness_us: int
     bounded: bool
+    endless: bool = False
+    idle_after_us: int | None = None
     only_planned: frozenset[str] = ONLY_PLANNED
 
     def parameters(self) -> Mapping[str, object]:
         """What decides, beside its code, which rows it gives, by the names that a user knows; all attributes."""
-        return attributes(self)
+        found = dict(attributes(self))
+        for name in ("lateness", "idle_after"):
+            length_us = found.pop(f"{name}_us", None)
+            found[name] = span(length_us) if isinstance(length_us, int) else None
+        return found
 
     @abstractmethod
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:

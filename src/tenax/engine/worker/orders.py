@@ -13,6 +13,7 @@ from tenax.engine.sinks.ledger import StagedFile
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import Json
 from tenax.model.tasks import Task
+from tenax.operators.lateness import Overdue
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,9 @@ class Order:
     """One pass: which batches, which steps, where.
 
     - `ranges` has, by source operator, one tuple of ranges per batch: plain data, one entry per partition.
-    - After batch `ended_at` nothing more will come: every window closes.
+    - After batch `ended_at` nothing more will come: every window closes. Single sources end with the batch that `ends`
+      has for them, or have ended before.
+    - `floors` has, like `ranges`, what every partition counts as having reached, of sources with idle partitions.
     - `describe` asks every task to report what its inputs look like; `empties` is what was reported, by operator
       number: tentative steps need it where all producers of an input are missing, and sources where a range is empty.
     """
@@ -86,6 +89,8 @@ class Order:
     readings: tuple[ReadOrder, ...] = ()
     ranges: Mapping[str, tuple[tuple[Json, ...], ...]] = field(default_factory=dict)
     ended_at: int | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, tuple[tuple[int | None, ...], ...]] = field(default_factory=dict)
     keep: int = 0
     """Versions before this batch are no longer needed on the nodes."""
     retain: frozenset[int] = frozenset()
@@ -135,10 +140,19 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class LateRows:
+    """Rows of a batch that came too late, and how late those of a source were."""
+
+    batch: int
+    rows: int
+    overdue: Overdue = field(default_factory=Overdue)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one step did in a pass.
 
-    - `marks` has, for a source task, the highest event time after each batch.
+    - `marks` has, for a source task, the highest event time after each batch; `late_rows` the batches with late ones.
     - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
     - Its state can be rebuilt by stepping from batch `since` on; 0 if it cannot.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
@@ -161,6 +175,7 @@ class Report:
     since: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
+    late_rows: tuple[LateRows, ...] = ()
 
 
 NODE = "node"

@@ -9,7 +9,7 @@ import polars as pl
 from tenax.engine.sources.source import Source
 from tenax.engine.store.records import Json
 from tenax.operators.computation import END_WATERMARK_US, Computation, State, StepInput, StepOutput
-from tenax.operators.lateness import admit
+from tenax.operators.lateness import Overdue, admit
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Made:
 
     rows: pl.DataFrame
     late: pl.DataFrame
+    overdue: Overdue
     rows_in: int
     watermark_us: int
     mark: int
@@ -27,7 +28,8 @@ class SourceComputation(Computation):
     """The computation of a source operator.
 
     All that it must know of the past is one number, the highest event time that its partition has seen. The driver
-    carries it from pass to pass, so that a source task can start anywhere, at any logged batch.
+    carries it from pass to pass, so that a source task can start anywhere, at any logged batch. What is logged of idle
+    partitions is a floor of the watermark, never of what is late: rows that are behind it may still find their window.
     """
 
     stateless = True
@@ -39,7 +41,9 @@ class SourceComputation(Computation):
         """Sources read ranges, not frames."""
         raise NotImplementedError
 
-    def read(self, partition: int, logged: Json, mark: int, columns: pl.DataFrame | None, ended: bool) -> Made:
+    def read(
+        self, partition: int, logged: Json, mark: int, columns: pl.DataFrame | None, floor_us: int | None, ended: bool
+    ) -> Made:
         """Read a logged range again or for the first time: the same rows either way."""
         if logged is None:
             assert columns is not None, "the first batch of a source has rows"
@@ -47,5 +51,12 @@ class SourceComputation(Computation):
         else:
             rows = self.source.read(partition, logged)
         admitted = admit(rows, self.source.time, mark, self.source.lateness_us)
-        watermark = END_WATERMARK_US if ended else admitted.watermark_us
-        return Made(admitted.on_time, admitted.late, rows.height, watermark, admitted.maximum_us)
+        watermark = admitted.watermark_us if floor_us is None else max(admitted.watermark_us, floor_us)
+        return Made(
+            admitted.on_time,
+            admitted.late,
+            admitted.overdue,
+            rows.height,
+            END_WATERMARK_US if ended else watermark,
+            admitted.maximum_us,
+        )

@@ -16,7 +16,18 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import StoreFailed, UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
-from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
+from tenax.engine.worker.orders import (
+    Bundle,
+    Failure,
+    LateRows,
+    Order,
+    Places,
+    Report,
+    Sent,
+    Staged,
+    StepOrder,
+    UploadOrder,
+)
 from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
@@ -41,7 +52,7 @@ class Work:
     held: Held
     rows_in: int = 0
     rows_out: int = 0
-    late: int = 0
+    late: list[LateRows] = field(default_factory=list)
     bytes_out: int = 0
     watermark_us: int = 0
     seconds: float = 0.0
@@ -202,7 +213,7 @@ class Worker:
             work.order.node,
             work.rows_in,
             work.rows_out,
-            work.late,
+            sum(one.rows for one in work.late),
             work.bytes_out,
             work.watermark_us,
             work.seconds,
@@ -215,6 +226,7 @@ class Worker:
             _since(computation, work.held.state, order.last),
             work.cpu_s,
             work.retaining_cpu_s,
+            late_rows=tuple(work.late),
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
@@ -229,14 +241,14 @@ class Worker:
                 made = self._read(computation, level, operator, index, batch)
                 work.marks.append(made.mark)
                 output, watermark = StepOutput({}, made.rows), made.watermark_us
-                late, rows_in = made.late.height, made.rows_in
+                late, rows_in = LateRows(batch, made.late.height, made.overdue), made.rows_in
                 self._stage(order, late_output(name), index, batch, made.late, work)
             else:
                 frames, watermark = self._inputs(level, task, batch)
                 if work.order.primed and batch == order.first:
                     frames = tuple(frame.clear() for frame in frames)
                 output = computation.step(work.held.state, StepInput(frames, watermark, batch))
-                late, rows_in = 0, sum(frame.height for frame in frames)
+                late, rows_in = LateRows(batch, output.late), sum(frame.height for frame in frames)
                 if order.describe and not work.empties:
                     work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
             chunks: Mapping[Address, bytes] = {}
@@ -256,7 +268,7 @@ class Worker:
             work.retaining_cpu_s += time.process_time() - before
         work.rows_in += rows_in
         work.rows_out += output.rows.height
-        work.late += late
+        work.late += [late] if late.rows else []
         work.watermark_us = watermark
         work.seconds += time.perf_counter() - started
         work.cpu_s += time.process_time() - started_cpu
@@ -264,10 +276,13 @@ class Worker:
     def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
         """The rows of a source task for a batch."""
         order, work = level.order, level.work[int(self.graph.first[operator]) + index]
-        planned = order.ranges[self.graph.operators[operator].name][batch - order.first][index]
+        name = self.graph.operators[operator].name
+        planned = order.ranges[name][batch - order.first][index]
+        floor_us = order.floors[name][batch - order.first][index] if name in order.floors else None
+        ended = batch == order.ended_at or batch >= order.ends.get(name, batch + 1)
         known = order.empties.get(operator, work.empties)
         columns = decode(known[0])[0] if known else None
-        made = computation.read(index, planned, work.marks[-1], columns, batch == order.ended_at)
+        made = computation.read(index, planned, work.marks[-1], columns, floor_us, ended)
         if order.describe and not work.empties:
             work.empties = (encode(made.rows.clear(), END_WATERMARK_US),)
         return made
