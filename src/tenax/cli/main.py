@@ -7,9 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+import tenax
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
 from tenax.cli.run import run_command
@@ -18,6 +20,13 @@ from tenax.errors import TenaxError
 USAGE_ERROR = 2
 INTERRUPTED = 130
 GROUPS = ("plan", "experiment")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"tenax {tenax.__version__}\n")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="tenax",
@@ -53,6 +62,15 @@ app.command("schema")(inspection.schema_command)
 app.command("examples")(inspection.examples_command)
 app.command("demo")(demo.demo_command)
 app.command("gallery")(gallery.gallery_command)
+
+
+@app.callback()
+def tenax_command(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What may be said before the command; the version acts as soon as it is read."""
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ def _executed(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise InvalidFile(f"{path}: not Python: {error.msg} in line {error.lineno}") from None
+        raise InvalidFile(f"{error.filename or path}: not Python: {error.msg} in line {error.lineno}") from None
     except Exception as error:
         raise _explained(path, error) from error
     return module

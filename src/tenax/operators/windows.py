@@ -209,12 +209,7 @@ class Windows(Computation):
 
 def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggregates: Sequence[pl.Expr]) -> Windows:
     """Windows of `length` that begin every `every` (tumbling if None), as spans of time such as "10s"."""
-    length_us = microseconds(length)
-    every_us = length_us if every is None else microseconds(every)
-    if every_us < 1 or length_us < every_us or length_us % every_us:
-        raise InvalidRequest(
-            f"a window's length is a multiple of its every: found length {length}, every {every}; choose such a pair"
-        )
+    length_us, every_us = check_lengths(length, length if every is None else every)
     check_names(keys, "a key")
     known = split_aggregates(aggregates)
     for one in known:
@@ -223,6 +218,16 @@ def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggr
                 f"an aggregate has another name than the keys: found {one.name!r} among both; give it an .alias(...)"
             )
     return Windows(time, tuple(keys), length_us, every_us, tuple(aggregates), known)
+
+
+def check_lengths(length: str, every: str) -> tuple[int, int]:
+    """The length of windows and the time between their beginnings in microseconds, if panes can be made of them."""
+    length_us, every_us = microseconds(length), microseconds(every)
+    if every_us < 1 or length_us < every_us or length_us % every_us:
+        raise InvalidRequest(
+            f"a window's length is a multiple of its every: found length {length}, every {every}; choose such a pair"
+        )
+    return length_us, every_us
 
 
 @lru_cache(maxsize=KNOWN_COLUMNS)

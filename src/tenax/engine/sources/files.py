@@ -100,6 +100,11 @@ class FileSource(Source):
     def __init__(
         self, where: str | Path, time: str, *, follow: bool, lateness_us: int, schema: Mapping[str, pl.DataType] | None
     ) -> None:
+        if not isinstance(where, str | Path) or not str(where) or not isinstance(time, str):
+            raise InvalidSource(
+                f"files are named by a folder or pattern and the column of event times, found {where!r} and {time!r}: "
+                "write tx.files('data/*.csv', time='ts')"
+            )
         self.root, self.pattern = _split(Path(where))
         self.time = time
         self.lateness_us = lateness_us
