@@ -14,10 +14,12 @@ import typer
 import tenax
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
-from tenax.cli.run import run_command
+from tenax.cli.run import Superseded, run_command
+from tenax.engine.errors import EpochLost
 from tenax.errors import TenaxError
 
-USAGE_ERROR = 2
+FAILED = 2  # a mistake of the user's, or a run that could not go on
+SUPERSEDED = 3  # a newer driver has the store
 INTERRUPTED = 130
 GROUPS = ("plan", "experiment")
 
@@ -86,7 +88,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = typer.main.get_command(app).main(words, prog_name="tenax", standalone_mode=False)
     except TenaxError as error:
-        return _fail(str(error))
+        superseded = isinstance(error, Superseded | EpochLost)
+        return _fail(str(error), getattr(error, "details", ""), SUPERSEDED if superseded else FAILED)
     except typer.TyperException as error:
         return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(words)}--help'")
     except (KeyboardInterrupt, typer.Abort):
@@ -131,7 +134,10 @@ def _command_of(words: Sequence[str]) -> str:
     return command
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, details: str = "", code: int = FAILED) -> int:
+    """Say what went wrong in one line; what belongs to it, such as a traceback of the user's code, below it."""
     sys.stdout.flush()
     sys.stderr.write(f"tenax: {' '.join(message.split())}\n")
-    return USAGE_ERROR
+    if details:
+        sys.stderr.write(f"{details}\n")
+    return code

@@ -49,6 +49,9 @@ def run_command(
     cover. [bold]state[/bold]: bytes of operator states on the nodes. [bold]store[/bold]: bytes kept to go on from.
     [bold]protection[/bold]: the part of the processor time that replicas, retained outputs and checkpoints took.
 
+    The exit code is 0 if the run ended well, 2 if it failed or could not begin, 3 if a newer driver took its store
+    over, 130 if it was interrupted at once. Run it again after 2, once the cause is mended, and after 130.
+
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
 
@@ -89,17 +92,28 @@ def run_command(
         stop_on_interrupt(driver.request_stop)
         stop = driver.run()
     view.summary(stop)
-    failed(stop, folder)
+    failed(stop, folder, view.trace)
 
 
-def failed(stop: Stop, folder: Path) -> None:
-    """Raise if a run ended because it could not go on."""
+def failed(stop: Stop, folder: Path, trace: str = "") -> None:
+    """Raise if a run ended because it could not go on, or because another driver does."""
     if stop.outcome is Outcome.FAILED:
-        raise RunFailed(stop.reason + (f": start again with --store {folder} to go on" if stop.resumable else ""))
+        remedy = f": start again with --store {folder} to go on" if stop.resumable else ""
+        raise RunFailed(stop.reason + remedy, trace)
+    if stop.outcome is Outcome.SUPERSEDED:
+        raise Superseded(f"{stop.reason} {folder}: this one has stopped, and the other goes on with the run")
 
 
 class RunFailed(TenaxError):
-    """A run ended because it could not go on."""
+    """A run ended because it could not go on; `details` is the traceback of the user's code, if that was the cause."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class Superseded(TenaxError):
+    """A newer driver has taken the store over."""
 
 
 def stop_on_interrupt(request_stop: object) -> None:

@@ -45,11 +45,15 @@ class BatchesLogged:
 
 @dataclass(frozen=True, slots=True)
 class LoggingFailed:
-    """The sources could not say their next ranges, or these could not be written."""
+    """The sources could not say their next ranges, or these could not be written.
+
+    `again` says whether another attempt may go better: a file that cannot be read stays as it is.
+    """
 
     first: int
     attempt: int
     cause: str
+    again: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tenax.control import events
 from tenax.engine.application import Application
+from tenax.engine.errors import UnreadableSource
 from tenax.engine.sources.source import Limits, NothingNew, Planned
 from tenax.engine.store import records
 from tenax.engine.store.records import Json
@@ -62,9 +63,9 @@ class BatchPlanner:
         """A logged batch."""
         return self._batches[number]
 
-    def known_at(self, number: int) -> float:
-        """When the ranges of a batch were known, on the monotonic clock; now for batches of an earlier driver."""
-        return self._known_s.pop(number, time.monotonic())
+    def known_at(self, number: int) -> float | None:
+        """When the ranges of a batch were known, on the monotonic clock; nobody knows it of an earlier driver's."""
+        return self._known_s.pop(number, None)
 
     def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
         """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile.
@@ -143,7 +144,10 @@ class BatchPlanner:
         for name, source in self._application.sources.items():
             partitions = self._application.topology.operator(name).parallelism
             now_us = int(time.time() * MICROSECONDS)
-            answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            try:
+                answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            except UnreadableSource as error:
+                raise UnreadableSource(f"source {name!r}: {error}") from error
             ended = ended and answer.ended
             if isinstance(answer, Planned):
                 planned[name] = answer

@@ -34,6 +34,7 @@ from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
+from tenax.engine.traces import trace_of, with_sources
 from tenax.engine.uploads import Uploads
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
 from tenax.engine.worker.process import Shipped
@@ -86,7 +87,7 @@ class Driver:
         self._uploads = Uploads()
         self._suspends = Strategy.SYNCHRONOUS in {settings.control.strategy, *settings.strategies.values()}
         self._looking = threading.Lock()
-        self._checkpoint_job = ""
+        self._checkpoint_job = self._trace = ""
         self._jobs = itertools.count(1)
         self._reported = self.publisher.final
 
@@ -196,9 +197,18 @@ class Driver:
             answer = events.EpochLost(self.store.epoch + 1)
         except Exception as error:
             self._look()  # what failed may have failed because a node is gone: that is to be known first
-            answer = failed(instruction, one_line(error))
+            answer = failed(instruction, error)
+            self._tell_trace(error)
         if answer is not None:
             self._events.put(answer)
+
+    def _tell_trace(self, error: Exception) -> None:
+        """Show where code of the user's raised that runs in the driver, such as a sink's function."""
+        trace = with_sources(trace_of(error))
+        if trace and trace != self._trace:
+            self._trace = trace
+            self.store.record_event({"trace": trace})
+            self.observer.told(trace)
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
@@ -245,7 +255,7 @@ class Driver:
             if outcome.kind == NODE:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
-            return events.PassFailed(told.pass_id, pass_failure(outcome))
+            return events.PassFailed(told.pass_id, pass_failure(outcome, self.application.places))
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}
@@ -279,7 +289,8 @@ class Driver:
         self.publisher.publish(told)
         now, final = time.monotonic(), self.publisher.final
         if final > self._reported:
-            latencies = [now - self.planner.known_at(one) for one in range(self._reported + 1, final + 1)]
+            known = (self.planner.known_at(one) for one in range(self._reported + 1, final + 1))
+            latencies = [now - at_s for at_s in known if at_s is not None]
             self._reported = final
             self.observer.published(final, latencies)
         return events.Published(told.pass_id, told.tentative)

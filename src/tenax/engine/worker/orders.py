@@ -169,7 +169,10 @@ NODE = "node"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a pass cannot be believed: the task and batch where it stopped, and the cause."""
+    """Why a pass cannot be believed: the task and batch where it stopped, and the cause.
+
+    `place` and `trace` are those of the user's code, if it was at work.
+    """
 
     kind: str
     operator: str
@@ -177,6 +180,7 @@ class Failure:
     batch: int
     cause: str
     trace: str = ""
+    place: str = ""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
+from tenax.engine.traces import cause_of, place_of, trace_of
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
@@ -27,6 +27,7 @@ from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
+RAISED = (Exception, SystemExit, pl.exceptions.PanicException)  # what code of users may raise
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
 
 Chunk = bytes | tuple[pl.DataFrame, int]
@@ -240,7 +241,7 @@ class Worker:
                 chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
@@ -333,7 +334,7 @@ class Worker:
             consumers = stream.consumers_of(index)
             try:
                 parts = self._parts(stream, consumers, self.computations[stream.consumer].combined(number, rows))
-            except Exception as error:  # rows that do not fit their consumer: it is the one that says so
+            except RAISED as error:  # rows that do not fit their consumer: it is the one that says so
                 name = self.graph.operators[stream.consumer].name
                 raise StepFailed(_failure(error, name, self.names[first + consumers[0]], batch)) from error
             if stream in level.staying and not retained:
@@ -386,9 +387,8 @@ class MissingChunk(Exception):
     """A step did not get all chunks of its batch."""
 
 
-def _failure(error: Exception, operator: str, task: str, batch: int) -> Failure:
+def _failure(error: BaseException, operator: str, task: str, batch: int) -> Failure:
     kind = (
         "source" if isinstance(error, UnreadableSource) else "chunk" if isinstance(error, MissingChunk) else "operator"
     )
-    cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return Failure(kind, operator, task, batch, cause, "".join(traceback.format_exception(error)))
+    return Failure(kind, operator, task, batch, cause_of(error), trace_of(error), place_of(error))
