@@ -86,8 +86,9 @@ def run_command(
     )
     check_rebuilt(application, settings.control.strategy, settings.strategies)
     folder = store or Path("out") / application.topology.name / "store"
-    with LiveView(application, folder) as view:
-        driver = Driver(application, folder, settings, view)
+    view = LiveView(application, folder)
+    driver = Driver(application, folder, settings, view)
+    with view:
         view.told(protected.line)
         stop_on_interrupt(driver.request_stop)
         stop = driver.run()

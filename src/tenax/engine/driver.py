@@ -13,9 +13,7 @@ from pathlib import Path
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.control.failures import (
-    DeadlinePassed,
-)
+from tenax.control.failures import DeadlinePassed
 from tenax.control.records import plain
 from tenax.control.state import Strategy
 from tenax.control.versions import StoredCheckpoint, Version
@@ -23,11 +21,13 @@ from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.errors import EpochLost
+from tenax.engine.masters import check_master
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.publishing import Publisher
+from tenax.engine.rehearsal import has_batches, rehearse
 from tenax.engine.session import NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
@@ -67,6 +67,11 @@ class Driver:
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.control.strategy, settings.strategies)
+        if session is None and settings.master is not None:
+            check_master(settings.master)
+        if not settings.replay:
+            for note in rehearse(application, resumed=has_batches(folder)):
+                observer.told(note)
         self.application = application
         self._session = session
         self.settings = settings
@@ -256,6 +261,9 @@ class Driver:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, pass_failure(outcome, self.application.places))
+        varying = self.ordering.varying(outcome.reports)
+        if varying is not None:
+            return events.PassFailed(told.pass_id, pass_failure(varying, self.application.places))
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}
@@ -376,6 +384,7 @@ class Driver:
             line.batch,
             {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
+            {name: str(chunk) for name, chunk in records.mapping(notes.get("columns", {})).items()},
         )
         self.ordering.keep(line, checkpoint.segments)
         return line

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkConf, SparkContext
 
+from tenax.engine.answers import one_line
 from tenax.engine.errors import ClusterFailed
 from tenax.errors import InvalidRequest
 
@@ -139,7 +140,11 @@ class Session:
             conf.set("spark.python.daemon.module", DAEMON)
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
         with errors_to(folder / "spark.log"):
-            self.context = SparkContext(conf=conf)
+            try:
+                self.context = SparkContext(conf=conf)
+            except Exception as error:
+                log = folder / "spark.log"
+                raise ClusterFailed(f"Spark cannot be started, found {one_line(error)}: see {log}") from error
         self.context.setLogLevel("OFF")
         if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
             self.context.addPyFile(str(_package(folder)))

@@ -16,6 +16,7 @@ from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.traces import cause_of, place_of, trace_of
+from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
@@ -53,6 +54,8 @@ class Work:
     retained_bytes: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
+    columns: bytes = b""
+    described: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,8 @@ class Worker:
             _since(computation, work.held.state, order.last),
             work.cpu_s,
             work.retaining_cpu_s,
+            work.columns,
+            work.described,
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
@@ -231,7 +236,7 @@ class Worker:
                 frames, watermark = self._inputs(level, task, batch)
                 if work.order.primed and batch == order.first:
                     frames = tuple(frame.clear() for frame in frames)
-                output = computation.step(work.held.state, StepInput(frames, watermark, batch))
+                output = self._stepped(level, operator, work, StepInput(frames, watermark, batch))
                 late, rows_in = 0, sum(frame.height for frame in frames)
                 if order.describe and not work.empties:
                     work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
@@ -256,6 +261,24 @@ class Worker:
         work.watermark_us = watermark
         work.seconds += time.perf_counter() - started
         work.cpu_s += time.process_time() - started_cpu
+
+    def _stepped(self, level: Level, operator: int, work: Work, given: StepInput) -> StepOutput:
+        """One step; of what users' code makes the columns are held against those that it made before.
+
+        A function without state has nothing to say of no rows, and need not be made for them.
+        """
+        computation = self.computations[operator]
+        if not is_users(computation):
+            return computation.step(work.held.state, given)
+        known = level.order.columns.get(operator, work.columns)
+        if known and computation.stateless and not any(frame.height for frame in given.frames):
+            return StepOutput(work.held.state, empty(known))
+        output = computation.step(work.held.state, given)
+        if known:
+            return StepOutput(output.state, conformed(output.rows, known))
+        if output.rows.height:
+            work.columns, work.described = described(output.rows), given.batch
+        return output
 
     def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
         """The rows of a source task for a batch."""
@@ -298,7 +321,8 @@ class Worker:
         frames: list[pl.DataFrame] = []
         watermarks: list[int] = []
         for number, stream in enumerate(self.graph.streams[operator]):
-            parts = []
+            parts: list[pl.DataFrame] = []
+            producers: list[int] = []
             first = int(self.graph.first[stream.producer])
             for producer in stream.producers_of(index):
                 if tentative and first + producer not in level.present:
@@ -308,12 +332,24 @@ class Worker:
                     raise MissingChunk(f"no chunk of input {number} from its task {producer}")
                 rows, own = decode(data) if isinstance(data, bytes) else data
                 parts.append(rows)
+                producers.append(producer)
                 watermarks.append(own)
             if not parts:
                 parts.append(self._nothing(level, operator, number))
-            filled = [part for part in parts if part.height] or parts[:1]
-            frames.append(filled[0] if len(filled) == 1 else pl.concat(filled, rechunk=True))
+            filled = [at for at, part in enumerate(parts) if part.height] or [0]
+            odd = odd_one([parts[at] for at in filled])
+            if odd is not None:
+                self._blame(stream, producers[filled[odd]], batch, parts[filled[0]], parts[filled[odd]])
+            frames.append(
+                parts[filled[0]] if len(filled) == 1 else pl.concat([parts[at] for at in filled], rechunk=True)
+            )
         return tuple(frames), min(watermarks, default=NO_WATERMARK_US)
+
+    def _blame(self, stream: Stream, index: int, batch: int, before: pl.DataFrame, now: pl.DataFrame) -> None:
+        """A producer's tasks have sent different columns: it is the one to blame, not who finds out."""
+        task = self.names[int(self.graph.first[stream.producer]) + index]
+        name = self.graph.operators[stream.producer].name
+        raise StepFailed(Failure("operator", name, task, batch, difference(before, now)))
 
     def _nothing(self, level: Level, operator: int, number: int) -> pl.DataFrame:
         """An input all of whose producers are missing."""
@@ -391,4 +427,5 @@ def _failure(error: BaseException, operator: str, task: str, batch: int) -> Fail
     kind = (
         "source" if isinstance(error, UnreadableSource) else "chunk" if isinstance(error, MissingChunk) else "operator"
     )
-    return Failure(kind, operator, task, batch, cause_of(error), trace_of(error), place_of(error))
+    cause = str(error) if isinstance(error, ColumnsVary) else cause_of(error)
+    return Failure(kind, operator, task, batch, cause, trace_of(error), place_of(error))
