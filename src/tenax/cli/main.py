@@ -88,8 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = typer.main.get_command(app).main(words, prog_name="tenax", standalone_mode=False)
     except TenaxError as error:
-        superseded = isinstance(error, Superseded | EpochLost)
-        return _fail(str(error), getattr(error, "details", ""), SUPERSEDED if superseded else FAILED)
+        return _fail(str(error), getattr(error, "details", ""), exit_code(error))
     except typer.TyperException as error:
         return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(words)}--help'")
     except (KeyboardInterrupt, typer.Abort):
@@ -98,6 +97,11 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
+
+
+def exit_code(error: TenaxError) -> int:
+    """What a command that ended with an error tells those who called it."""
+    return SUPERSEDED if isinstance(error, Superseded | EpochLost) else FAILED
 
 
 def _explained(error: typer.TyperException, words: Sequence[str]) -> str:

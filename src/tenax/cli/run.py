@@ -99,8 +99,8 @@ def run_command(
 def failed(stop: Stop, folder: Path, trace: str = "") -> None:
     """Raise if a run ended because it could not go on, or because another driver does."""
     if stop.outcome is Outcome.FAILED:
-        remedy = f": start again with --store {folder} to go on" if stop.resumable else ""
-        raise RunFailed(stop.reason + remedy, trace)
+        reason = stop.reason.removesuffix(" and start again")
+        raise RunFailed(f"{reason}: start again with --store {folder} to go on" if stop.resumable else reason, trace)
     if stop.outcome is Outcome.SUPERSEDED:
         raise Superseded(f"{stop.reason} {folder}: this one has stopped, and the other goes on with the run")
 

@@ -12,7 +12,7 @@ from tenax.engine.application import Application
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.sources.files import FileSource
 from tenax.engine.sources.source import Limits, Planned, Source
-from tenax.engine.traces import cause_of, place_of
+from tenax.engine.traces import RAISED, cause_of, place_of
 from tenax.engine.worker.columns import is_users
 from tenax.errors import InvalidTopology, TenaxError
 from tenax.model.graph import TaskGraph
@@ -63,7 +63,7 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
         if resumed:
             return None
         raise UnreadableSource(f"source {operator.name!r}: {error}") from error
-    except Exception as error:
+    except RAISED as error:
         if resumed or place_of(error):  # a source of the user's own: the run will tell whether it can go on
             return None
         raise UnreadableSource(f"source {operator.name!r} cannot be read: {cause_of(error)}") from error
@@ -92,7 +92,7 @@ def _output(application: Application, operator: Operator, known: Mapping[str, pl
             frames.append(computation.combined(number, rows))
         made = computation.step(computation.initial(), StepInput(tuple(frames), NO_WATERMARK_US, 1)).rows
         encode(made, NO_WATERMARK_US)
-    except Exception as error:
+    except RAISED as error:
         own = isinstance(computation, KeyedComputation) and isinstance(error, TenaxError)  # it has checked its keys
         if place_of(error) or (is_users(computation) and not own):
             return None

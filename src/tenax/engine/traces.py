@@ -8,6 +8,8 @@ import sysconfig
 import traceback
 from types import FrameType
 
+import polars as pl
+
 from tenax.errors import TenaxError
 
 MAX_CAUSE = 500  # characters of a cause
@@ -21,6 +23,9 @@ DIRECT = "which caused:"
 # What Polars appends to a message of anybody's: the expression and the plan that it was part of.
 APPENDED = re.compile(r"\n+(This error occurred|Resolved plan until failure|---> FAILED HERE).*", re.DOTALL)
 FRAME = re.compile(r'  File "(.+)", line (\d+), in .+')
+
+RAISED = (Exception, SystemExit, pl.exceptions.PanicException)
+"""What code of users may raise: Polars has panics of its own, and some functions end the program."""
 
 Step = tuple[FrameType, int]
 

@@ -259,7 +259,10 @@ class FileSource(Source):
             progress.schema = schemas.to_data(found, str(path))
         expected = schemas.from_data(progress.schema)
         if self.time not in expected:
-            raise UnreadableSource(f"{path}: a source has its column of event times, found no {self.time!r}: name it")
+            raise UnreadableSource(
+                f"{path}: a source has its column of event times, found no {self.time!r} among {list(expected)}: "
+                "name one of these"
+            )
         if self.schema is None or not file.inferred:
             schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
         elif not file.sparse:

@@ -15,7 +15,7 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
-from tenax.engine.traces import cause_of, place_of, trace_of
+from tenax.engine.traces import RAISED, cause_of, place_of, trace_of
 from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.parts import Part, store_parts
@@ -28,7 +28,6 @@ from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 
-RAISED = (Exception, SystemExit, pl.exceptions.PanicException)  # what code of users may raise
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
 
 Chunk = bytes | tuple[pl.DataFrame, int]
@@ -337,12 +336,11 @@ class Worker:
             if not parts:
                 parts.append(self._nothing(level, operator, number))
             filled = [at for at, part in enumerate(parts) if part.height] or [0]
-            odd = odd_one([parts[at] for at in filled])
+            taken = [parts[at] for at in filled]
+            odd = odd_one(taken)
             if odd is not None:
-                self._blame(stream, producers[filled[odd]], batch, parts[filled[0]], parts[filled[odd]])
-            frames.append(
-                parts[filled[0]] if len(filled) == 1 else pl.concat([parts[at] for at in filled], rechunk=True)
-            )
+                self._blame(stream, producers[filled[odd]], batch, taken[0], taken[odd])
+            frames.append(taken[0] if len(taken) == 1 else pl.concat(taken, rechunk=True))
         return tuple(frames), min(watermarks, default=NO_WATERMARK_US)
 
     def _blame(self, stream: Stream, index: int, batch: int, before: pl.DataFrame, now: pl.DataFrame) -> None:
