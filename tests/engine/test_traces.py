@@ -60,6 +60,7 @@ def test_the_frames_are_those_of_the_user_with_their_lines() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::polars.exceptions.PolarsInefficientMapWarning")
 def test_a_function_within_an_expression_is_found() -> None:
     error = raised(with_columns(pl.col("v").map_elements(divided, return_dtype=pl.Int64)))
     assert place_of(error) == f"{HERE}, line {line_of('# here')}"
