@@ -108,9 +108,15 @@ def test_a_function_that_cannot_do_with_no_rows_is_left_to_the_first_batch(
     assert rehearse(application(tmp_path, lambda rows: rows.map(function).filter(pl.col("unknown") > 1))) == []
 
 
-def test_what_lies_behind_a_function_that_can_is_judged(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTopology, match=r"operator 'filter-1' .*unable to find column \"v\""):
-        rehearse(application(tmp_path, lambda rows: rows.map(lambda frame: frame.drop("v")).filter(V > 1)))
+def from_lists(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame([{"ts": ts, "w": v / 2} for ts, v in rows.select("ts", "v").rows()])  # no rows, no columns
+
+
+def test_what_lies_behind_a_function_is_noted_because_rows_may_bring_other_columns(tmp_path: Path) -> None:
+    made = application(tmp_path, lambda rows: rows.map(from_lists).filter(pl.col("w") > 1).filter(pl.col("w") > 2))
+    (note,) = rehearse(made)
+    assert note.startswith(f"operator 'filter-1' (made in {__file__}, line ")
+    assert note.endswith("so it would be for no rows, unless 'map-1' gives them the usual columns")
 
 
 def test_a_followed_folder_without_files_is_waited_for_and_said(tmp_path: Path) -> None:

@@ -143,3 +143,19 @@ def columns_of_floats() -> bytes:
     from tenax.engine.worker.columns import described
 
     return described(pl.DataFrame({"sequence": [1.5]}))
+
+
+def from_lists(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame([{"ts": ts, "w": number / 2} for ts, number in rows.select("ts", "sequence").rows()])
+
+
+def test_a_function_that_loses_its_columns_without_rows_is_to_blame_and_not_who_misses_them(tmp_path: Path) -> None:
+    # elements (1) ─► few (1) ─► change (1) ─► mean (1) ─► out (1)
+    topology = tx.Topology("varying")
+    rows = topology.source("rows", tx.elements(rate=1_000.0, pace=tx.Pace(rows=6_000)))
+    changed = rows.filter(pl.col("sequence") >= BATCH_ROWS, name="few").map(from_lists, name="change")
+    changed.window("1s").aggregate(pl.col("w").mean(), name="mean").output("out", tx.parquet(tmp_path / "out"))
+    cluster = Cluster(topology.build(), tmp_path, 1)
+    failure = failure_of(cluster, cluster.order(2, 1))
+    assert (failure.operator, failure.task, failure.batch) == ("change", "change[0]", 1)
+    assert "its columns are the same for no rows, found (), which 'mean' cannot take" in failure.cause

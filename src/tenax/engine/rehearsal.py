@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -32,18 +32,35 @@ def rehearse(application: Application, *, resumed: bool = False) -> list[str]:
     """Refuse an application whose sources cannot be read, or whose operators miss columns or types; notes for the user.
 
     - Steps are pure, so one with no rows from the initial state leaves nothing behind.
-    - Functions of users may not be made for no rows: what they raise then does not count, and what lies behind them is
-      left to the first batch. So is all behind a source that has no rows yet.
+    - Functions of users may not be made for no rows: what they raise then does not count, and what they return may be
+      of other types than with rows, so that of what lies behind them only a note is made.
+    - What lies behind a source that has no rows yet is left to the first batch.
     - Where a run is `resumed`, files that were read may be gone, and their columns are unknown.
     """
     known: dict[str, pl.DataFrame] = {}
     notes: list[str] = []
+    guessed: set[str] = set()
     for operator in TaskGraph(application.topology).operators:  # producers come before consumers
         source = application.sources.get(operator.name)
-        rows = _output(application, operator, known) if source is None else _first(operator, source, resumed, notes)
+        try:
+            rows = _output(application, operator, known) if source is None else _first(operator, source, resumed, notes)
+        except InvalidTopology as error:
+            above = guessed.intersection(one.operator for one in operator.inputs)
+            if not above:
+                raise
+            notes.append(f"{error}: so it would be for no rows, unless {min(above)!r} gives them the usual columns")
+            continue
         if rows is not None:
             known[operator.name] = rows
+            if source is None and _is_guess(application, operator, guessed):
+                guessed.add(operator.name)
     return notes
+
+
+def _is_guess(application: Application, operator: Operator, guessed: Collection[str]) -> bool:
+    """Whether code of a user's has decided what an operator gives for no rows, or what goes into it."""
+    computation = application.computations[operator.name]
+    return is_users(computation) or any(one.operator in guessed for one in operator.inputs)
 
 
 def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) -> pl.DataFrame | None:

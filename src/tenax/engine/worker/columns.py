@@ -55,6 +55,14 @@ def difference(before: pl.DataFrame, now: pl.DataFrame) -> str:
     )
 
 
+def unfit(rows: pl.DataFrame, consumer: str, cause: str) -> str:
+    """What to tell of a frame without rows that its consumer cannot take."""
+    return (
+        f"its columns are the same for no rows, found {listed(rows)}, which {consumer!r} cannot take ({cause}): "
+        "give a frame without rows the same columns and types as others"
+    )
+
+
 def listed(rows: pl.DataFrame) -> str:
     """Columns and types on one line."""
     pairs = [f"{name} {_kind(kind)}" for name, kind in rows.schema.items()]

@@ -16,7 +16,7 @@ from tenax.engine.errors import UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.traces import RAISED, cause_of, place_of, trace_of
-from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one
+from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
 from tenax.engine.worker.orders import Bundle, Failure, Order, Places, Report, Sent, Staged, StepOrder, UploadOrder
 from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
@@ -370,6 +370,11 @@ class Worker:
                 parts = self._parts(stream, consumers, self.computations[stream.consumer].combined(number, rows))
             except RAISED as error:  # rows that do not fit their consumer: it is the one that says so
                 name = self.graph.operators[stream.consumer].name
+                if is_users(self.computations[operator]) and not rows.height:  # unless what it made of nothing is odd
+                    own, task = self.graph.operators[operator].name, self.names[int(self.graph.first[operator]) + index]
+                    raise StepFailed(
+                        Failure("operator", own, task, batch, unfit(rows, name, cause_of(error)))
+                    ) from error
                 raise StepFailed(_failure(error, name, self.names[first + consumers[0]], batch)) from error
             if stream in level.staying and not retained:
                 level.inbox[first + index, number, index, batch] = (parts[0], watermark_us)
