@@ -9,10 +9,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tenax.api.public import *  # noqa: F403
 
+    __version__: str
+
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return _version()
+    if name.startswith("__"):
+        raise AttributeError(f"module 'tenax' has no attribute {name!r}")
     from tenax.api import public
 
     if name in public.__all__:
         return getattr(public, name)
     raise AttributeError(f"module 'tenax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from tenax.api import public
+
+    return sorted({*public.__all__, "__doc__", "__name__", "__version__"})
+
+
+def _version() -> str:
+    """The version that pyproject.toml states, as installed; on a node that was sent Tenax as a file, unknown."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("tenax")
+    except metadata.PackageNotFoundError:
+        return "unknown"

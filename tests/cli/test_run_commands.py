@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tenax.cli.main import run
+import tenax as tx
+from tenax.cli.main import exit_code, run
+from tenax.cli.run import RunFailed, Superseded, failed
+from tenax.control.instructions import Outcome, Stop
+from tenax.engine.errors import EpochLost
 
 GOOD = """
 import tenax as tx
@@ -63,6 +68,11 @@ rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
         (GOOD, ["--accept-changes", "b"], "--accept-changes names what has changed, found 'b', but nothing has"),
         (GOOD.replace("rows=rows", ""), ["--drain"], "a source that is drained runs out of rows, found 'a'"),
         (GOOD.replace("rows=rows", "lateness='soon'"), [], "a span of time is whole numbers with units"),
+        (GOOD, ["--master", "local[2]"], "found 'local[2]': write spark://host:7077"),
+        (GOOD, ["--master", "spark://127.0.0.1:1"], "127.0.0.1:1: Connection refused"),
+        (GOOD.replace('.output("b"', '.select("vlue").output("b"'), [], "line 5): ColumnNotFoundError: unable to find"),
+        (GOOD.replace("tx.console()", "'out'"), [], "line 5: output 'b' goes to a tenax sink, found str 'out'"),
+        ("import sys\nsys.exit(3)", [], "line 2: SystemExit: 3"),
     ],
 )
 def test_a_mistake_before_the_start_is_one_line(
@@ -76,6 +86,33 @@ def test_a_mistake_before_the_start_is_one_line(
     lines = captured.err.splitlines()
     assert len(lines) == 1, captured.err
     assert expected in lines[0]
+
+
+def test_what_is_wrong_before_the_start_leaves_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(GOOD)
+    assert run(["run", str(path), "--store", str(tmp_path / "store"), "--master", "spark://127.0.0.1:1"]) == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    stated = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"tenax {stated}\n"
+    assert tx.__version__ == stated
+    assert {"Topology", "files", "parquet", "__version__"} <= set(dir(tx))
+    assert all(hasattr(tx, name) for name in dir(tx))
+
+
+def test_how_a_run_ended_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    failed(Stop(Outcome.FINISHED, "the sources have ended", resumable=False), tmp_path)
+    with pytest.raises(RunFailed) as broken:
+        failed(Stop(Outcome.FAILED, "x; correct the operator and start again", resumable=True), tmp_path, "Traceback")
+    assert str(broken.value) == f"x; correct the operator: start again with --store {tmp_path} to go on"
+    assert broken.value.details == "Traceback"
+    with pytest.raises(Superseded) as lost:
+        failed(Stop(Outcome.SUPERSEDED, "a newer driver (epoch 2) owns the store", resumable=False), tmp_path)
+    assert [exit_code(one) for one in (broken.value, lost.value, EpochLost("x"))] == [2, 3, 3]
 
 
 def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import polars as pl
@@ -47,3 +48,22 @@ def test_an_attempt_that_failed_halfway_is_gone_on_with(tmp_path: Path) -> None:
     assert planner.log(1, 10, threading.Event()) == BatchesLogged(1, 4, ended=True)
     assert [one.number for one in store.batches] == [1, 2, 3, 4]
     store.close()
+
+
+def test_nobody_knows_the_latency_of_batches_that_an_earlier_driver_logged(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")
+    topology = Topology("plain")
+    topology.source("rows", files(tmp_path / "rows", time="ts", follow=False)).output("out", parquet(tmp_path / "out"))
+    application = topology.build()
+    store = Store.open(tmp_path / "store", {})
+    BatchPlanner(application, store, Limits(ROWS_EACH), 0.0).log(1, 2, threading.Event())
+    store.close()
+    again = Store.open(tmp_path / "store", {})
+    planner = BatchPlanner(application, again, Limits(ROWS_EACH), 0.0)
+    planner.log(3, 1, threading.Event())
+    known = [planner.known_at(number) for number in (1, 2, 3)]
+    again.close()
+    assert known[:2] == [None, None]
+    assert known[2] is not None
+    assert known[2] <= time.monotonic()

@@ -105,7 +105,7 @@ class Cluster:
         """A pass that must go well; moves the heads."""
         last = self.attempt(order)
         failures = [failure for bundle in last for failure in bundle.failures]
-        assert not failures, failures[0].trace
+        assert not failures, failures[0]
         self.heads = tuple(replace(head, batch=order.last, pass_id=order.pass_id) for head in self.heads)
         self.restored = {}
         reports = [report for bundle in last for report in bundle.reports]

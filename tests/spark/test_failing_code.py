@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tenax.engine.application import Application
 from tenax.engine.errors import ChangedSource
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
+from tenax.engine.sinks.delivery import callback
 from tenax.engine.sinks.parquet import parquet
 from tenax.engine.sources.files import files
 from tenax.engine.sources.generators import Pace
@@ -61,14 +63,89 @@ def test_an_operator_that_raises_stops_the_run_with_its_place_and_after_a_fix_th
     assert stop.outcome is Outcome.FAILED
     assert stop.resumable
     place = f"operator 'check' raised in task check[{BAD_ROW % 2}], batch {BAD_ROW // BATCH_ROWS + 1}: "
-    assert f"{place}ValueError: this row cannot be" in stop.reason
+    assert f"{place}ValueError: this row cannot be ({__file__}, line " in stop.reason
     assert "\n" not in stop.reason
+    events = [records.mapping(one["event"]) for one in read_events(tmp_path / "store") if "event" in one]
+    trace = str(records.mapping(next(one for one in events if one["type"] == "PassFailed")["failure"])["trace"])
+    assert trace.splitlines()[1].endswith(", in checked")
+    assert trace.splitlines()[2:] == [
+        '    raise ValueError("this row\\ncannot be")',
+        "ValueError: this row",
+        "cannot be",
+    ]
 
     application = means(tmp_path / "out", fixed)
     found = finish(application, tmp_path / "store", how, cluster)
     given = whole_input(application)["elements"].with_columns((pl.col("sequence") % 5).alias("key"))
     expected = {"means": windowed(given, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}
     assert_equal(found, expected, {"means": ["key"]})
+
+
+OFFSET = 3
+
+
+def shifted(value: int) -> int:
+    return value + OFFSET
+
+
+def test_functions_within_expressions_travel_with_what_they_use(cluster: Session, tmp_path: Path) -> None:
+    # elements (2) --> kept (2) --> shift (2) --> double (2) --> out (2)
+    topology = Topology("functions")
+    rows = topology.source("elements", elements(rate=1_000, pace=Pace(rows=ROWS)), partitions=2)
+    number = pl.col("sequence")
+    with warnings.catch_warnings(action="ignore"):  # Polars would rather have expressions
+        kept = rows.filter(number.map_elements(lambda value: shifted(value) % 2 == 0, return_dtype=pl.Boolean))
+        shift = kept.with_columns(number.map_elements(shifted).alias("shifted"))
+        double = shift.select("sequence", "shifted", number.map_batches(lambda s: s * 2, pl.Int64).alias("doubled"))
+    double.output("out", parquet(tmp_path / "out"))
+    found = finish(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster)["out"].sort("sequence")
+    assert found["sequence"].to_list() == list(range(1, ROWS, 2))
+    assert (found["shifted"] == found["sequence"] + OFFSET).all()
+    assert (found["doubled"] == found["sequence"] * 2).all()
+
+
+def changing(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(0.5 if (rows["sequence"] >= BAD_ROW).any() else 1).alias("extra"))
+
+
+def test_a_map_whose_columns_vary_is_stopped_at_the_batch_also_by_a_new_driver(
+    cluster: Session, tmp_path: Path
+) -> None:
+    how = one_by_one(BATCH_ROWS, 1)
+    for _ in range(2):
+        stop = run(means(tmp_path / "out", changing), tmp_path / "store", how, cluster)
+        assert stop.outcome is Outcome.FAILED
+        assert (
+            "operator 'check' raised in task check[0], batch 4: its columns are the same in every batch" in stop.reason
+        )
+        assert "extra Float64) after (" in stop.reason
+        assert "extra Int32)" in stop.reason
+
+
+def refusing(batch: int, partition: int, rows: pl.DataFrame) -> None:
+    raise OSError("no room for these")
+
+
+def test_a_function_that_takes_results_and_raises_is_shown_once_with_its_line(cluster: Session, tmp_path: Path) -> None:
+    topology = Topology("refused")
+    rows = topology.source("elements", elements(rate=1_000, pace=Pace(rows=10)))
+    rows.output("out", callback(refusing))
+    watcher = Watcher()
+    stop = run(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster, watcher)
+    assert f"OSError: no room for these ({__file__}, line " in stop.reason
+    assert [one.splitlines()[-1] for one in watcher.messages if "Traceback" in one] == ["OSError: no room for these"]
+
+
+def test_a_file_that_cannot_be_planned_is_named_at_once(cluster: Session, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "a.csv", lines(0, 30))
+    (data / "b.csv").write_text("ts,key\n2024-01-01T00:00:30,1\n")
+    stop = run(readings(data, tmp_path / "out"), tmp_path / "store", one_by_one(10, 2), cluster)
+    assert stop.outcome is Outcome.FAILED
+    assert f"cannot be planned: source 'readings': {data / 'b.csv'}: all files of a source have" in stop.reason
+    events = [records.mapping(one["event"])["type"] for one in read_events(tmp_path / "store") if "event" in one]
+    assert events.count("LoggingFailed") == 1
 
 
 def readings(data: Path, out: Path) -> Application:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
+from tenax.api import checks
 from tenax.engine.application import Application, Protection, late_output
+from tenax.engine.collisions import check_collisions
 from tenax.engine.sinks.sink import Sink
 from tenax.engine.sources.source import Source
-from tenax.errors import InvalidTopology
+from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model import topology as model
 from tenax.model.topology import Input, Operator, Output, Partitioning
 from tenax.operators.computation import Computation
@@ -19,7 +22,7 @@ from tenax.operators.join import Join, join
 from tenax.operators.stateless import Stateless, filter_rows, map_frames, select_columns, with_columns
 from tenax.operators.top import top
 from tenax.operators.union import Union
-from tenax.operators.windows import windows
+from tenax.operators.windows import check_lengths, windows
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -32,6 +35,7 @@ class Topology:
     """
 
     def __init__(self, name: str) -> None:
+        checks.name("topology", name)
         self.name = name
         self._operators: dict[str, Operator] = {}
         self._sources: dict[str, Source] = {}
@@ -39,9 +43,17 @@ class Topology:
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
         self._protection = Protection()
+        self._places: dict[str, str] = {}
 
     def source(self, name: str, source: Source, *, partitions: int = 1, late: Sink | None = None) -> Stream:
         """Rows from outside, read by so many tasks; late ones are dropped, or go to a sink of their own."""
+        checks.name("source", name)
+        checks.source(name, source)
+        checks.count(f"the number of partitions of source {name!r}", partitions)
+        if late is not None:
+            checks.sink(late_output(name), late)
+            if late_output(name) in self._operators:
+                raise InvalidTopology(f"late rows of source {name!r} are called {late_output(name)!r}: rename one")
         self._add(Operator(name, partitions))
         self._sources[name] = source
         if late is not None:
@@ -63,11 +75,12 @@ class Topology:
         checkpoints: Mapping[str, str] | None = None,
         failure_every: str | None = None,
         standby: Mapping[str, str] | None = None,
+        follow_load: float = 0.05,
         storage_patience: str = "5m",
     ) -> None:
         """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
         self._protection = Protection(
-            replicas if isinstance(replicas, int | str) else tuple(replicas),
+            tuple(replicas) if isinstance(replicas, list | tuple) else replicas,  # type: ignore[arg-type]  # it checks
             recovery_latency,
             backups,
             recovery,
@@ -76,10 +89,11 @@ class Topology:
             tentative_delay,
             checkpoint_every,
             checkpoint,
-            dict(checkpoints or {}),
+            dict(checkpoints) if isinstance(checkpoints, Mapping) else checkpoints or {},
             failure_every,
-            dict(standby or {}),
-            storage_patience=storage_patience,
+            dict(standby) if isinstance(standby, Mapping) else standby or {},
+            follow_load,
+            storage_patience,
         )
 
     def build(self) -> Application:
@@ -87,18 +101,26 @@ class Topology:
         if not any(operator.output for operator in self._operators.values()):
             raise InvalidTopology(f"topology {self.name!r} has an output, found none: end a stream with output(...)")
         topology = model.Topology(self.name, tuple(self._operators.values()))
-        return Application(topology, self._sources, self._computations, self._sinks, self._keys, self._protection)
+        check_collisions(self._sources, self._sinks)
+        return Application(
+            topology, self._sources, self._computations, self._sinks, self._keys, self._protection, self._places
+        )
 
     def _add(self, operator: Operator) -> None:
         if operator.name in self._operators:
             raise InvalidTopology(f"operator names are unique, found {operator.name!r} twice: rename one")
+        if operator.name in self._sinks:
+            raise InvalidTopology(f"the late rows of a source are called {operator.name!r}: rename this operator")
         self._operators[operator.name] = operator
+        self._places[operator.name] = _calling_line()
 
     def _add_computation(
         self, verb: str, name: str | None, computation: Computation, parallelism: int, inputs: Sequence[Stream]
     ) -> str:
         """A new operator that reads these streams: task by task where the tasks match, by key or all together else."""
-        chosen = name or self._unused(verb)
+        chosen = self._unused(verb) if name is None else name
+        checks.name("operator", chosen)
+        checks.count(f"the parallelism of operator {chosen!r}", parallelism)
         found = []
         for stream in inputs:
             if stream.topology is not self:
@@ -147,10 +169,12 @@ class Stream:
 
     def filter(self, *conditions: pl.Expr, name: str | None = None) -> Stream:
         """Only the rows for which all conditions hold."""
+        checks.expressions("filter", conditions, example="pl.col('speed') > 20")
         return replace(self._stateless("filter", name, filter_rows(*conditions)), shared=self.shared)
 
     def select(self, *columns: pl.Expr | str, name: str | None = None) -> Stream:
         """These columns and no others; the time column stays."""
+        checks.expressions("select", columns, example="'segment', pl.col('speed') * 3.6", columns=True)
         expressions = [pl.col(one) if isinstance(one, str) else one for one in columns]
         named = {one.meta.output_name(raise_if_undetermined=False) for one in expressions}
         times = WINDOW if self.time == WINDOW_END else (self.time,)
@@ -159,37 +183,64 @@ class Stream:
 
     def with_columns(self, *columns: pl.Expr, name: str | None = None) -> Stream:
         """All columns, and these computed from them."""
+        checks.expressions("with_columns", columns, example="(pl.col('speed') * 3.6).alias('kmh')")
         return self._stateless("with-columns", name, with_columns(*columns))
 
     def map(self, function: Function, *, name: str | None = None) -> Stream:
-        """What a function makes of each batch of rows; it must not depend on how batches are cut."""
+        """What a function makes of each batch of rows; it must not depend on how batches are cut.
+
+        A frame may be without rows. The columns of what is returned, their order and types are always the same.
+        """
+        checks.function(function)
         return self._stateless("map", name, map_frames(function))
 
     def key_by(self, *columns: str) -> Stream:
         """The same rows, shared by these columns among the tasks of the next operator."""
+        checks.columns("key_by", columns)
         return replace(self, keys=columns)
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
         """The rows of several streams of the same columns."""
+        self._check_streams("union", others)
+        if not others:
+            raise InvalidRequest("union takes at least one other stream, found none: pass one")
         streams = (self, *others)
+        for other in others:
+            self._check_union(other)
         operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
         return replace(self, operator=operator, shared=())
 
     def window(self, length: str, *, every: str | None = None) -> Windowed:
         """Event-time windows of a length; without `every` they follow each other, with it a new one begins so often."""
-        return Windowed(self, length, every or length)
+        every = length if every is None else every
+        check_lengths(length, every)
+        return Windowed(self, length, every)
 
     def join(
         self, other: Stream, *, on: Sequence[str], parallelism: int | None = None, name: str | None = None
     ) -> Stream:
         """Rows of two window streams that agree in these columns; "window" stands for the window itself."""
+        self._check_streams("join", (other,))
+        checks.column_list("on", on)
+        for stream in (self, other):
+            stream._check_windowed("join")
         keys = tuple(column for column in on if column != "window")
-        streams = (self.key_by(*keys), other.key_by(*keys))
-        operator = self.topology._add_computation("join", name, join(on), parallelism or self.parallelism, streams)
+        streams = (replace(self, keys=keys), replace(other, keys=keys))
+        tasks = self.parallelism if parallelism is None else parallelism
+        checks.count("the parallelism of a join", tasks)
+        if not keys and tasks > 1:
+            raise InvalidTopology(
+                f"rows that are joined meet in one task, found {tasks} tasks and no key beside the window: "
+                "add a column to on, or use parallelism=1"
+            )
+        operator = self.topology._add_computation("join", name, join(on), tasks, streams)
         return Stream(self.topology, operator, WINDOW_END, shared=keys)
 
     def top(self, count: int, by: str, *, name: str | None = None) -> Stream:
         """The `count` rows of each window with the highest values: first in every task, then of all tasks together."""
+        checks.count("how many rows top keeps", count)
+        checks.column("by", by)
+        self._check_windowed("top")
         local = replace(self, keys=())
         if self.parallelism > 1:
             first = self.topology._add_computation("top-local", None, top(count, by), self.parallelism, (local,))
@@ -206,17 +257,50 @@ class Stream:
         name: str | None = None,
     ) -> Stream:
         """Your own computation; `key_by` before it decides which task gets which rows."""
-        operator = self.topology._add_computation("apply", name, computation, parallelism or self.parallelism, (self,))
-        return Stream(self.topology, operator, time or self.time)
+        checks.computation(computation)
+        if time is not None:
+            checks.column("time", time)
+        tasks = self.parallelism if parallelism is None else parallelism
+        operator = self.topology._add_computation("apply", name, computation, tasks, (self,))
+        return Stream(self.topology, operator, self.time if time is None else time)
 
     def output(self, name: str, sink: Sink, *, priority: float = 1.0) -> Stream:
         """Send the rows to a sink; higher priorities come back first after a failure."""
+        checks.name("output", name)
+        checks.sink(name, sink)
+        checks.priority(name, priority)
         plain = replace(self, keys=())
         operator = self.topology._add_computation(name, name, Stateless(()), self.parallelism, (plain,))
         marked = replace(self.topology._operators[operator], output=Output(float(priority)))
         self.topology._operators[operator] = marked
         self.topology._sinks[operator] = sink
         return self
+
+    def _check_streams(self, verb: str, others: Sequence[object]) -> None:
+        for other in others:
+            if not isinstance(other, Stream):
+                remedy = "aggregate it first" if isinstance(other, Windowed) else "pass what a source or operator gives"
+                raise InvalidRequest(f"{verb} takes streams, found {checks.shown(other)}: {remedy}")
+
+    def _check_windowed(self, verb: str) -> None:
+        if self.time != WINDOW_END:
+            raise InvalidRequest(
+                f"{verb} takes streams of windows, found {self.operator!r} with the time {self.time!r}: "
+                "use window(...).aggregate(...) before it"
+            )
+
+    def _check_union(self, other: Stream) -> None:
+        if other.time != self.time:
+            raise InvalidRequest(
+                f"the streams of a union have one time column, found {self.time!r} of {self.operator!r} and "
+                f"{other.time!r} of {other.operator!r}: name the columns alike"
+            )
+        if other.parallelism not in {self.parallelism, 1} and self.parallelism > 1 and not other.keys:
+            raise InvalidRequest(
+                f"the streams of a union have as many tasks, or keys to spread them by, found {self.parallelism} of "
+                f"{self.operator!r} and {other.parallelism} of {other.operator!r}: give sources as many partitions, "
+                "or use key_by(...) on each stream"
+            )
 
     @property
     def parallelism(self) -> int:
@@ -239,11 +323,20 @@ class Windowed:
 
     def aggregate(self, *aggregates: pl.Expr, parallelism: int | None = None, name: str | None = None) -> Stream:
         """One row per key and window: the keys, the aggregates, `window_start` and `window_end`."""
+        checks.expressions("aggregate", aggregates, example="pl.col('speed').mean()")
         stream = self.stream
-        if not stream.keys and (parallelism or stream.parallelism) > 1:
+        tasks = stream.parallelism if parallelism is None else parallelism
+        checks.count("the parallelism of a window", tasks)
+        if not stream.keys and tasks > 1:
             raise InvalidTopology("windows of several tasks need keys, found none: use key_by(...) or parallelism=1")
         computation = windows(stream.time, stream.keys, self.length, self.every, aggregates)
-        operator = stream.topology._add_computation(
-            "window", name, computation, parallelism or stream.parallelism, (stream,)
-        )
+        operator = stream.topology._add_computation("window", name, computation, tasks, (stream,))
         return Stream(stream.topology, operator, WINDOW_END, shared=stream.keys)
+
+
+def _calling_line() -> str:
+    """The file and line of the user's that called into this module."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:  # ends with the outermost frame
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}, line {frame.f_lineno}"

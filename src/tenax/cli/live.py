@@ -18,7 +18,8 @@ from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import Outages, output_text
 from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
-from tenax.control.events import CheckpointStored, Event, StopRequested
+from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
+from tenax.control.failures import OperatorRaised
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.engine.application import Application
 from tenax.engine.costs import Costs
@@ -55,6 +56,7 @@ class LiveView:
         self._meter = SizeMeter(store)
         self._costs = Costs()
         self._checkpoint_interval = 0
+        self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
         self._last_s = 0.0
         self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self.drawn, transient=True)
@@ -113,6 +115,8 @@ class LiveView:
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
         """Tell of nodes that come and go, and of what that means for the outputs."""
         self._costs.handled(event)
+        if isinstance(event, PassFailed) and isinstance(event.failure, OperatorRaised):
+            self.trace = event.failure.trace
         self._checkpoint_interval = coordinator.checkpoint_interval
         said = self._outages.handled(coordinator, event, then)
         if isinstance(event, StopRequested):

@@ -7,17 +7,28 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+import tenax
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
-from tenax.cli.run import run_command
+from tenax.cli.run import Superseded, run_command
 from tenax.cli.stopping import INTERRUPTED
+from tenax.engine.errors import EpochLost
 from tenax.errors import TenaxError
 
-USAGE_ERROR = 2
+FAILED = 2  # a mistake of the user's, or a run that could not go on
+SUPERSEDED = 3  # a newer driver has the store
 GROUPS = ("plan", "experiment")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"tenax {tenax.__version__}\n")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="tenax",
@@ -56,6 +67,15 @@ app.command("demo")(demo.demo_command)
 app.command("gallery")(gallery.gallery_command)
 
 
+@app.callback()
+def tenax_command(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What may be said before the command; the version acts as soon as it is read."""
+
+
 def main() -> None:
     """Run the command line of this process."""
     sys.exit(run(sys.argv[1:]))
@@ -69,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = typer.main.get_command(app).main(words, prog_name="tenax", standalone_mode=False)
     except TenaxError as error:
-        return _fail(str(error))
+        return _fail(str(error), getattr(error, "details", ""), exit_code(error))
     except typer.TyperException as error:
         return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(words)}--help'")
     except (KeyboardInterrupt, typer.Abort):
@@ -78,6 +98,11 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
+
+
+def exit_code(error: TenaxError) -> int:
+    """What a command that ended with an error tells those who called it."""
+    return SUPERSEDED if isinstance(error, Superseded | EpochLost) else FAILED
 
 
 def _explained(error: typer.TyperException, words: Sequence[str]) -> str:
@@ -114,7 +139,10 @@ def _command_of(words: Sequence[str]) -> str:
     return command
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, details: str = "", code: int = FAILED) -> int:
+    """Say what went wrong in one line; what belongs to it, such as a traceback of the user's code, below it."""
     sys.stdout.flush()
     sys.stderr.write(f"tenax: {' '.join(message.split())}\n")
-    return USAGE_ERROR
+    if details:
+        sys.stderr.write(f"{details}\n")
+    return code

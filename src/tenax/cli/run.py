@@ -63,6 +63,9 @@ def run_command(
     which partitions, and which lateness would have kept 99.9 %. --strict-lateness stops instead. "w waits for s[1]"
     says that the windows of w wait for a partition that is behind the others.
 
+    The exit code is 0 if the run ended well, 2 if it failed or could not begin, 3 if a newer driver took its store
+    over, 130 if it was interrupted at once. Run it again after 2, once the cause is mended, and after 130.
+
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
     file, or by the options from --replicas on, which win over it.
 
@@ -107,22 +110,34 @@ def run_command(
         check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
     admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
+    view = LiveView(application, folder)
     with stopping() as stops:
-        with LiveView(application, folder) as view:
-            driver = Driver(application, folder, settings, view)
-            view.follow(driver.latecomers)
+        driver = Driver(application, folder, settings, view)
+        view.follow(driver.latecomers)
+        with view:
             view.told(protected.line)
             stops.call(driver.request_stop)
             stop = driver.run()
         view.summary(stop)
-    failed(stop, folder)
+    failed(stop, folder, view.trace)
 
 
-def failed(stop: Stop, folder: Path) -> None:
-    """Raise if a run ended because it could not go on."""
+def failed(stop: Stop, folder: Path, trace: str = "") -> None:
+    """Raise if a run ended because it could not go on, or because another driver does."""
     if stop.outcome is Outcome.FAILED:
-        raise RunFailed(stop.reason + (f": start again with --store {folder} to go on" if stop.resumable else ""))
+        reason = stop.reason.removesuffix(" and start again")
+        raise RunFailed(f"{reason}: start again with --store {folder} to go on" if stop.resumable else reason, trace)
+    if stop.outcome is Outcome.SUPERSEDED:
+        raise Superseded(f"{stop.reason} {folder}: this one has stopped, and the other goes on with the run")
 
 
 class RunFailed(TenaxError):
-    """A run ended because it could not go on."""
+    """A run ended because it could not go on; `details` is the traceback of the user's code, if that was the cause."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class Superseded(TenaxError):
+    """A newer driver has taken the store over."""

@@ -45,11 +45,16 @@ class BatchesLogged:
 
 @dataclass(frozen=True, slots=True)
 class LoggingFailed:
-    """The sources could not say their next ranges, or the store refused these: then waiting may help (`storage`)."""
+    """The sources could not say their next ranges, or these could not be written.
+
+    - `again` says whether another attempt may go better: a file that cannot be read stays as it is.
+    - If the `storage` refused them, waiting may help.
+    """
 
     first: int
     attempt: int
     cause: str
+    again: bool = True
     storage: bool = False
 
 

@@ -9,15 +9,21 @@ from tenax.model.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class OperatorRaised:
-    """The code of an operator raised; it would do so again, for a step is a pure function."""
+    """The code of an operator raised; it would do so again, for a step is a pure function.
+
+    `place` is the file and line of the user's code that is to blame, `trace` the way there; both may be unknown.
+    """
 
     operator: str
     task: Task
     batch: int
     cause: str
+    place: str = ""
+    trace: str = ""
 
     def __str__(self) -> str:
-        return f"operator {self.operator!r} raised in task {self.task}, batch {self.batch}: {self.cause}"
+        said = f"operator {self.operator!r} raised in task {self.task}, batch {self.batch}: {self.cause}"
+        return f"{said} ({self.place})" if self.place else said
 
 
 @dataclass(frozen=True, slots=True)

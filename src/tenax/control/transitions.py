@@ -200,13 +200,17 @@ def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
     asked = state.logging
     if asked is None or (asked.first, asked.attempt) != (event.first, event.attempt):
         return Ignored("these batches were not asked for, or are known")
+    if not event.again:
+        return failed(state, f"batch {event.first} cannot be planned: {event.cause}")
     if event.storage:
         faults = state.log_faults + 1
         if not has_patience(run, faults):
             return failed(state, given_up(run, f"batch {event.first} was not logged", event.cause))
         return replace(state, logging=None, log_attempt=asked.attempt + 1, log_faults=faults)
     if asked.attempt >= run.settings.max_attempts:
-        return failed(state, f"batch {event.first} was not logged in {event.attempt} attempts: {event.cause}")
+        return failed(
+            state, f"batch {event.first} could not be planned and logged, tried {event.attempt} times: {event.cause}"
+        )
     return replace(state, logging=None, log_attempt=asked.attempt + 1)
 
 

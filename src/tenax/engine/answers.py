@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from py4j.protocol import Py4JJavaError
 
 from tenax.control import events, instructions
@@ -14,11 +16,10 @@ from tenax.control.failures import (
     SourceUnreadable,
     StorageRefused,
 )
-from tenax.engine.errors import SinkRaised, StoreFailed
+from tenax.engine.errors import InvalidSource, StoreFailed, UnreadableSource
+from tenax.engine.traces import MAX_CAUSE, cause_of, place_of, with_sources
 from tenax.engine.worker.orders import Failure
 from tenax.model.tasks import Task
-
-MAX_CAUSE = 500  # characters of a cause
 
 
 def one_line(error: Exception) -> str:
@@ -27,12 +28,15 @@ def one_line(error: Exception) -> str:
         said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
         said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
         return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
-    named = "" if isinstance(error, StoreFailed | SinkRaised) else f"{type(error).__name__}: "
-    return f"{named}{' '.join(str(error).split())}"[:MAX_CAUSE]
+    place = place_of(error)
+    return f"{cause_of(error)} ({place})" if place else cause_of(error)
 
 
-def pass_failure(failure: Failure) -> PassFailure:
-    """Why a pass failed, by what its workers said."""
+def pass_failure(failure: Failure, places: Mapping[str, str]) -> PassFailure:
+    """Why a pass failed, by what its workers said.
+
+    Where no code of the user's was at work, the line that made the operator is to blame.
+    """
     match failure.kind:
         case "source":
             return SourceUnreadable(failure.operator, failure.batch, failure.cause)
@@ -43,7 +47,10 @@ def pass_failure(failure: Failure) -> PassFailure:
         case "storage":
             return StorageRefused(failure.operator, failure.cause)
         case _:
-            return OperatorRaised(failure.operator, Task.parse(failure.task), failure.batch, failure.cause)
+            made = places.get(failure.operator, "")
+            place = failure.place or (f"made in {made}" if made else "")
+            task, trace = Task.parse(failure.task), with_sources(failure.trace)
+            return OperatorRaised(failure.operator, task, failure.batch, failure.cause, place, trace)
 
 
 def failed(instruction: instructions.Instruction, error: Exception) -> events.Event | None:
@@ -59,5 +66,6 @@ def failed(instruction: instructions.Instruction, error: Exception) -> events.Ev
         case instructions.PlanReplicas():
             return events.PlanningFailed(instruction.batch, cause)
         case instructions.LogBatches():
-            return events.LoggingFailed(instruction.first, instruction.attempt, cause, storage)
+            again = not isinstance(error, UnreadableSource | InvalidSource)
+            return events.LoggingFailed(instruction.first, instruction.attempt, cause, again, storage)
     return None

@@ -69,7 +69,8 @@ class Protection:
 
     def __post_init__(self) -> None:
         wrong_count = not isinstance(self.replicas, str | tuple) and not _counts(self.replicas, 0)
-        if wrong_count or (isinstance(self.replicas, str) and self.replicas != ALL):
+        wrong_task = isinstance(self.replicas, tuple) and not all(isinstance(one, str) for one in self.replicas)
+        if wrong_count or wrong_task or (isinstance(self.replicas, str) and self.replicas != ALL):
             raise InvalidRequest(
                 f"replicas are a number of at least 0, {ALL!r} or a list of tasks, found {self.replicas!r}: write 6, "
                 f"{ALL!r} or ['speed[0]']"
@@ -79,6 +80,9 @@ class Protection:
         _check_choice("recovery", self.recovery, [one.value for one in Recovery])
         _check_choice("outputs", self.outputs, [one.value for one in Outputs])
         _check_choice("order", self.order, ORDERS)
+        for what, single in (("checkpoints", self.checkpoints), ("standby", self.standby)):
+            if not isinstance(single, Mapping):
+                raise InvalidRequest(f"{what} are said by operator, found {single!r}: write {what}={{'join': ...}}")
         for name, strategy in [("checkpoint", self.checkpoint), *self.checkpoints.items()]:
             what = name if name == "checkpoint" else f"the checkpoint of operator {name!r}"
             _check_choice(what, strategy, [one.value for one in Strategy])
@@ -89,7 +93,8 @@ class Protection:
                     f"operator {name!r}: standby none stores no state, found checkpoint {self.checkpoints[name]!r} "
                     "beside it: leave one of the two out"
                 )
-        if not 0.0 <= self.follow_load <= 1.0:
+        load = self.follow_load
+        if isinstance(load, bool) or not isinstance(load, int | float) or not 0.0 <= load <= 1.0:
             raise InvalidRequest(f"follow_load is a number from 0 to 1, found {self.follow_load!r}: write 0.05")
         self._check_interval()
         self._check_latency()
@@ -165,6 +170,7 @@ class Application:
     - `sinks` are by output operator, and by `late_output(source)` where late rows are kept.
     - `keys` are the columns by which an operator's input is spread over its tasks, for each (producer, consumer).
     - `protection` may change from one run on a store to the next; of all else `fingerprint` tells what has changed.
+    - `places` are the lines of the user's file that made the operators, for messages.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -174,6 +180,7 @@ class Application:
     sinks: Mapping[str, Sink]
     keys: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, computation in self.computations.items():

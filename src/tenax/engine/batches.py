@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tenax.control import events
 from tenax.engine.application import Application
-from tenax.engine.errors import InvalidSource
+from tenax.engine.errors import InvalidSource, UnreadableSource
 from tenax.engine.idleness import NONE_IDLE, Idle, Idleness, Marks
 from tenax.engine.sources.files import FileSource
 from tenax.engine.sources.source import Limits, NothingNew, Planned
@@ -100,9 +100,9 @@ class BatchPlanner:
         """A logged batch."""
         return self._batches[number]
 
-    def known_at(self, number: int) -> float:
-        """When the ranges of a batch were known, on the monotonic clock; now for batches of an earlier driver."""
-        return self._known_s.pop(number, time.monotonic())
+    def known_at(self, number: int) -> float | None:
+        """When the ranges of a batch were known, on the monotonic clock; nobody knows it of an earlier driver's."""
+        return self._known_s.pop(number, None)
 
     def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
         """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile.
@@ -209,7 +209,10 @@ class BatchPlanner:
             if name in done:
                 continue
             partitions = self._application.topology.operator(name).parallelism
-            answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            try:
+                answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+            except UnreadableSource as error:
+                raise UnreadableSource(f"source {name!r}: {error}") from error
             if isinstance(answer, NothingNew) and self._drain_us is not None:
                 answer = NothingNew(ended=True)
             answers[name] = answer

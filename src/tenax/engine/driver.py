@@ -16,9 +16,7 @@ from pathlib import Path
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.control.failures import (
-    DeadlinePassed,
-)
+from tenax.control.failures import DeadlinePassed
 from tenax.control.records import plain
 from tenax.control.state import Strategy
 from tenax.control.versions import StoredCheckpoint, Version
@@ -29,12 +27,14 @@ from tenax.engine.batches import BatchPlanner
 from tenax.engine.changes import NOTED
 from tenax.engine.errors import EpochLost, StartStopped, StoreFailed
 from tenax.engine.latecomers import Latecomers
+from tenax.engine.masters import check_master
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.proofs import Proofs
 from tenax.engine.publishing import Publisher
+from tenax.engine.rehearsal import has_batches, rehearse
 from tenax.engine.scratch import sweep
 from tenax.engine.session import LOG, SCRATCH, SPARK_HOME, NodeInfo, Session
 from tenax.engine.settings import RunSettings
@@ -44,6 +44,7 @@ from tenax.engine.store import lines, records
 from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
 from tenax.engine.store.store import Store
 from tenax.engine.takeover import check_takeover, newest_batch, outputs_of
+from tenax.engine.traces import trace_of, with_sources
 from tenax.engine.uploads import Uploads
 from tenax.engine.verification import note_outputs
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
@@ -77,6 +78,11 @@ class Driver:
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.control.strategy, settings.strategies)
+        if session is None and settings.master is not None:
+            check_master(settings.master)
+        if not settings.replay:
+            for note in rehearse(application, resumed=has_batches(folder)):
+                observer.told(note)
         self.application = application
         self._session = session
         self.settings = settings
@@ -110,7 +116,7 @@ class Driver:
         self._uploads = Uploads()
         self._suspends = Strategy.SYNCHRONOUS in {settings.control.strategy, *settings.strategies.values()}
         self._looking = threading.Lock()
-        self._checkpoint_job = ""
+        self._checkpoint_job = self._trace = ""
         self._jobs = itertools.count(1)
         self._reported = self.publisher.final
         self._waits = StorageWaits(observer.told, settings.control.storage_patience_s)
@@ -281,10 +287,19 @@ class Driver:
         except Exception as error:
             self._look()  # what failed may have failed because a node is gone: that is to be known first
             answer = failed(instruction, error)
+            self._tell_trace(error)
         finally:
             self._waits.ended(instruction)
         if answer is not None:
             self._events.put(answer)
+
+    def _tell_trace(self, error: Exception) -> None:
+        """Show where code of the user's raised that runs in the driver, such as a sink's function."""
+        trace = with_sources(trace_of(error))
+        if trace and trace != self._trace:
+            self._trace = trace
+            self.store.record_event({"trace": trace})
+            self.observer.told(trace)
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
@@ -328,7 +343,10 @@ class Driver:
             if outcome.kind == NODE:
                 self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
-            return events.PassFailed(told.pass_id, pass_failure(outcome))
+            return events.PassFailed(told.pass_id, pass_failure(outcome, self.application.places))
+        varying = self.ordering.varying(outcome.reports)
+        if varying is not None:
+            return events.PassFailed(told.pass_id, pass_failure(varying, self.application.places))
         if self.settings.strict_lateness:
             late = self.latecomers.refused(told, outcome.reports, self.publisher.final)
             if late is not None:
@@ -395,7 +413,8 @@ class Driver:
         self.publisher.publish(told)
         now, final = time.monotonic(), self.publisher.final
         if final > self._reported:
-            latencies = [now - self.planner.known_at(one) for one in range(self._reported + 1, final + 1)]
+            known = (self.planner.known_at(one) for one in range(self._reported + 1, final + 1))
+            latencies = [now - at_s for at_s in known if at_s is not None]
             self._reported = final
             self.observer.published(final, latencies)
         return events.Published(told.pass_id, told.tentative)
@@ -496,6 +515,7 @@ class Driver:
             line.batch,
             {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
             {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
+            {name: str(chunk) for name, chunk in records.mapping(notes.get("columns", {})).items()},
         )
         self.ordering.keep(line, segments)
         return line

@@ -13,6 +13,7 @@ from types import ModuleType
 from pyspark import cloudpickle
 
 from tenax.engine.application import Application
+from tenax.engine.traces import RAISED, cause_of
 from tenax.errors import InvalidFile, TenaxError
 
 TOPOLOGY = "topology"
@@ -63,18 +64,17 @@ def _executed(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise InvalidFile(f"{path}: not Python: {error.msg} in line {error.lineno}") from None
-    except Exception as error:
+        raise InvalidFile(f"{error.filename or path}: not Python: {error.msg} in line {error.lineno}") from None
+    except RAISED as error:
         raise _explained(path, error) from error
     return module
 
 
-def _explained(path: Path, error: Exception) -> InvalidFile:
+def _explained(path: Path, error: BaseException) -> InvalidFile:
     """What went wrong in the user's file, and where."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
     where = f", line {lines[-1]}" if lines else ""
-    kind = "" if isinstance(error, TenaxError) else f"{type(error).__name__}: "
-    return InvalidFile(f"{path}{where}: {kind}{' '.join(str(error).split())}")
+    return InvalidFile(f"{path}{where}: {cause_of(error)}")
 
 
 def _built(path: Path, build: object, options: Mapping[str, object]) -> object:
@@ -85,5 +85,5 @@ def _built(path: Path, build: object, options: Mapping[str, object]) -> object:
         raise InvalidFile(f"{path}: {BUILD}(...) does not take these options, {error}: see its parameters") from None
     try:
         return build(**options)
-    except Exception as error:
+    except RAISED as error:
         raise _explained(path, error) from error

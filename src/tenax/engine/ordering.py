@@ -14,7 +14,8 @@ from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.layout import layout
 from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.store.records import JsonObject
-from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
+from tenax.engine.worker.columns import difference, empty
+from tenax.engine.worker.orders import Failure, Order, ReadOrder, Report, StepOrder
 from tenax.engine.worker.retained import queue_segment
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
@@ -27,6 +28,8 @@ class Ordering:
 
     - `marks`: the highest event time that each source task has seen, after every batch that may be read again.
     - `empties`: what the inputs of each operator look like, for steps that find none.
+    - `columns`: what came out of operators with users' code when they first had rows, so that it stays like that
+      whichever process runs them.
     - Where the versions of kept checkpoints lie in the store.
 
     Passes, checkpoints and trims use it at the same time, each in a thread of its own.
@@ -42,6 +45,7 @@ class Ordering:
             if not graph.streams[graph.operator_of[number]]:
                 self._marks[number] = {0: NO_WATERMARK_US}
         self._empties: dict[int, tuple[bytes, ...]] = {}
+        self._columns: dict[int, bytes] = {}
         self._manifests: dict[int, Mapping[Task, tuple[StoredSegment, ...]]] = {}
         self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
@@ -87,6 +91,7 @@ class Ordering:
             queues_before=self._queues_before,
             describe=len(self._empties) < len(graph.operators),
             empties=dict(self._empties) if needy else {},
+            columns=dict(self._columns),
         )
 
     def learn(self, told: RunPass, reports: Sequence[Report]) -> None:
@@ -97,6 +102,21 @@ class Ordering:
                     self._marks[report.task][batch] = mark
                 if report.empties:
                     self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
+                if report.columns:
+                    self._columns.setdefault(int(self._graph.operator_of[report.task]), report.columns)
+
+    def varying(self, reports: Sequence[Report]) -> Failure | None:
+        """Who has made other columns than another task of its operator, which no worker can see; none by rule."""
+        with self._lock:
+            found = dict(self._columns)
+        for report in sorted((one for one in reports if one.columns), key=lambda one: (one.described, one.task)):
+            operator = int(self._graph.operator_of[report.task])
+            known = empty(found.setdefault(operator, report.columns))
+            if empty(report.columns).schema != known.schema:
+                task, name = str(self._graph.task(report.task)), self._graph.operators[operator].name
+                cause = difference(known, empty(report.columns))
+                return Failure("operator", name, task, report.described, cause)
+        return None
 
     def newest_marks(self) -> dict[tuple[str, int], int]:
         """The highest event time that every source task is known to have seen."""
@@ -138,9 +158,16 @@ class Ordering:
                 self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
                 for number, chunks in self._empties.items()
             }
-        return {"marks": marks, "empties": empties}
+            columns = {self._graph.operators[number].name: one.hex() for number, one in self._columns.items()}
+        return {"marks": marks, "empties": empties, "columns": columns}
 
-    def restore(self, batch: int, marks: Mapping[str, Sequence[int]], empties: Mapping[str, Sequence[str]]) -> None:
+    def restore(
+        self,
+        batch: int,
+        marks: Mapping[str, Sequence[int]],
+        empties: Mapping[str, Sequence[str]],
+        columns: Mapping[str, str],
+    ) -> None:
         """What an earlier driver noted; the first marks are those after the batch."""
         for task, found in marks.items():
             self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(found, start=batch))
@@ -148,6 +175,7 @@ class Ordering:
         self._empties = {
             numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
         }
+        self._columns = {numbers[name]: bytes.fromhex(chunk) for name, chunk in columns.items() if name in numbers}
 
     def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
         """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import EpochLost, SinkFailed, SinkRaised, StoreFailed
 from tenax.engine.sinks.ledger import StagedFile
 from tenax.engine.sinks.sink import Committer
+from tenax.engine.traces import cause_of
 from tenax.engine.worker.orders import Report
 from tenax.errors import TenaxError
 from tenax.model.graph import TaskGraph
@@ -124,19 +124,12 @@ class Publisher:
         except TenaxError:
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise SinkRaised(f"output {output!r}: {self._places[output]} raised {told}{_where(error)}") from error
+            raise SinkRaised(f"output {output!r}: {self._places[output]} raised {cause_of(error)}") from error
 
     def close(self) -> None:
         """Let the logs go."""
         for committer in self._committers.values():
             committer.close()
-
-
-def _where(error: Exception) -> str:
-    """Where a function of the user's raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def _of_batch(

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 
+from tenax.engine.answers import one_line
 from tenax.engine.errors import ClusterFailed, StartStopped
 from tenax.engine.gateway import Gateway
 from tenax.engine.scratch import Scratch
@@ -163,7 +164,7 @@ class Session:
             os.environ["SPARK_HOME"] = str(own_spark_home(folder))
         self._gateway = Gateway(self.scratch, folder / LOG, conf, kept_secret)
         try:
-            self.context = self._gateway.start(stop_asked)
+            self.context = self._started(folder, stop_asked)
             self.context.setLogLevel("OFF")
             if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
                 self.context.addPyFile(str(_package(folder)))
@@ -171,6 +172,14 @@ class Session:
         except BaseException:
             self.stop()
             raise
+
+    def _started(self, folder: Path, stop_asked: Callable[[], bool]) -> SparkContext:
+        try:
+            return self._gateway.start(stop_asked)
+        except StartStopped:
+            raise
+        except Exception as error:
+            raise ClusterFailed(f"Spark cannot be started, found {one_line(error)}: see {folder / LOG}") from error
 
     def _wait_for(self, count: int, stop_asked: Callable[[], bool]) -> tuple[NodeInfo, ...]:
         deadline = time.monotonic() + START_DEADLINE_S

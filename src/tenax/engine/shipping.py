@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark import cloudpickle
 
 from tenax.engine.application import Application
 from tenax.errors import InvalidTopology
 
+CLOUDPICKLE = "cloudpickle"
+
 
 def pack(value: object) -> bytes:
     """A value as bytes; functions and classes that nodes do not have travel with it."""
-    packed: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    with functions_of_expressions():
+        packed: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     return packed
+
+
+@contextmanager
+def functions_of_expressions() -> Iterator[None]:
+    """Let expressions with Python functions (`map_elements`) be pickled meanwhile, and like all other functions.
+
+    Polars looks for a package of that name to pickle them. The one that comes with Spark knows which modules travel by
+    value, and is there; to unpickle, nothing but it is needed.
+    """
+    before = sys.modules.get(CLOUDPICKLE)
+    sys.modules[CLOUDPICKLE] = cloudpickle
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.modules[CLOUDPICKLE]
+        else:
+            sys.modules[CLOUDPICKLE] = before
 
 
 def check_shippable(application: Application) -> None:

@@ -68,7 +68,7 @@ class Operator:
     safe: bool = False
 
     def __post_init__(self) -> None:
-        _check_name("operator", self.name)
+        check_name("operator", self.name)
         if self.parallelism < 1:
             raise self._error(f"parallelism is at least 1, found {self.parallelism}: give the number of its tasks")
         self._check_numbers("weights", () if self.weights is None else self.weights)
@@ -129,7 +129,7 @@ class Topology:
     in_order: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_name("topology", self.name)
+        check_name("topology", self.name)
         if not self.operators:
             raise InvalidTopology("a topology has at least one operator, found none: add a source")
         named = self._named()
@@ -182,7 +182,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f": use one of {shown}"
 
 
-def _check_name(what: str, name: str) -> None:
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that files, folders and command lines could not carry."""
     if not NAME.fullmatch(name):
         raise InvalidTopology(
             f"{what} names are lower-case letters, digits, '-' and '_', a letter first; found {name!r}: rename it"

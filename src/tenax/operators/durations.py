@@ -20,7 +20,7 @@ PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 
 def microseconds(text: str) -> int:
     """How many microseconds a span has; its parts are added: "1m30s" is 90 seconds."""
-    if not re.fullmatch(rf"({PART.pattern})+", text):
+    if not isinstance(text, str) or not re.fullmatch(rf"({PART.pattern})+", text):
         raise InvalidRequest(
             f"a span of time is whole numbers with units ({', '.join(MICROSECONDS)}): found {text!r}; write '10s'"
         )

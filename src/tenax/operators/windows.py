@@ -222,12 +222,7 @@ class Windows(Computation):
 
 def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggregates: Sequence[pl.Expr]) -> Windows:
     """Windows of `length` that begin every `every` (tumbling if None), as spans of time such as "10s"."""
-    length_us = microseconds(length)
-    every_us = length_us if every is None else microseconds(every)
-    if every_us < 1 or length_us < every_us or length_us % every_us:
-        raise InvalidRequest(
-            f"a window's length is a multiple of its every: found length {length}, every {every}; choose such a pair"
-        )
+    length_us, every_us = check_lengths(length, length if every is None else every)
     check_names(keys, "a key")
     known = split_aggregates(aggregates)
     for one in known:
@@ -244,6 +239,16 @@ def rows_behind(arrived: pl.DataFrame, passage: Passage) -> int:
         return 0
     count = int(np.searchsorted(arrived[PANE].to_numpy(), passage.before, "right"))
     return int(arrived[ROWS][:count].sum()) if count else 0
+
+
+def check_lengths(length: str, every: str) -> tuple[int, int]:
+    """The length of windows and the time between their beginnings in microseconds, if panes can be made of them."""
+    length_us, every_us = microseconds(length), microseconds(every)
+    if every_us < 1 or length_us < every_us or length_us % every_us:
+        raise InvalidRequest(
+            f"a window's length is a multiple of its every: found length {length}, every {every}; choose such a pair"
+        )
+    return length_us, every_us
 
 
 @lru_cache(maxsize=KNOWN_COLUMNS)

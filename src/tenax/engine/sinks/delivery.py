@@ -95,6 +95,9 @@ class CallbackCommitter(Committer):
 
 def callback(function: Deliver, tentative: Preview | None = None) -> CallbackSink:
     """Results handed to a function in the driver as (batch, partition, rows); tentative ones to another one."""
+    for given in (function,) if tentative is None else (function, tentative):
+        if not callable(given):
+            raise InvalidSource(f"callback takes functions, found {given!r}: pass one of (batch, partition, rows)")
     return CallbackSink(function, tentative)
 
 

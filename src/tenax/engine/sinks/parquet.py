@@ -13,12 +13,13 @@ import polars as pl
 import pyarrow
 from pyarrow import parquet as pq
 
-from tenax.engine.errors import ConflictingResults, DamagedStore
+from tenax.engine.errors import ConflictingResults, DamagedStore, InvalidSource
 from tenax.engine.sinks.ledger import Key, Ledger, StagedFile
 from tenax.engine.sinks.sink import Committer, Sink, Survey
 from tenax.engine.sources.formats import as_frame
 from tenax.engine.store import durable, journal
 
+TENTATIVE_SUFFIX = "-tentative"  # of the folder beside that of the final results
 _VISIBLE = re.compile(r"(.+)-b(\d{10})-p(\d{5,})\.parquet")
 _STAGED = re.compile(r"(.+)-b(\d{10})-p(\d{5,})\.parquet\.(\d+\.\d+|[^.]+)\.[0-9a-f]{8}")
 
@@ -71,7 +72,7 @@ class ParquetSink(Sink):
     @property
     def tentative(self) -> Path:
         """The folder of tentative results."""
-        return self.folder.parent / f"{self.folder.name}-tentative"
+        return self.folder.parent / f"{self.folder.name}{TENTATIVE_SUFFIX}"
 
     @property
     def log(self) -> Path:
@@ -266,6 +267,8 @@ class ParquetCommitter(Committer):
 
 def parquet(folder: str | Path) -> ParquetSink:
     """Results as Parquet files in a folder of their own."""
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise InvalidSource(f"parquet writes to a folder, found {folder!r}: name one, as in tx.parquet('out/jams')")
     return ParquetSink(folder)
 
 

@@ -111,6 +111,12 @@ class FileSource(Source):
         idle_after: str | None,
         schema: Mapping[str, pl.DataType] | None,
     ) -> None:
+        if not isinstance(where, str | Path) or not str(where) or not isinstance(times.column, str):
+            raise InvalidSource(
+                "files are named by a folder or pattern and the column of event times, found "
+                f"{where!r} and {times.column!r}: "
+                "write tx.files('data/*.csv', time='ts')"
+            )
         self.root, self.pattern = _split(Path(where))
         self.times = times
         self.time = times.column
@@ -293,7 +299,10 @@ class FileSource(Source):
             progress.schema = schemas.to_data(found, str(path))
         expected = schemas.from_data(progress.schema)
         if self.time not in expected:
-            raise UnreadableSource(f"{path}: a source has its column of event times, found no {self.time!r}: name it")
+            raise UnreadableSource(
+                f"{path}: a source has its column of event times, found no {self.time!r} among {list(expected)}: "
+                "name one of these"
+            )
         self.times.check(expected[self.time], str(path))
         if self.schema is None or not file.inferred:
             schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)

@@ -78,6 +78,7 @@ class Order:
     - `floors` has, like `ranges`, what every partition counts as having reached, of sources with idle partitions.
     - `describe` asks every task to report what its inputs look like; `empties` is what was reported, by operator
       number: tentative steps need it where all producers of an input are missing, and sources where a range is empty.
+    - `columns` is what came out of the code of users, by operator number, when it first had rows.
     """
 
     run: str
@@ -103,6 +104,7 @@ class Order:
     """The same for single tasks, by number."""
     describe: bool = False
     empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    columns: Mapping[int, bytes] = field(default_factory=dict)
     upload: UploadOrder | None = None
     """A checkpoint that is stored on the way."""
 
@@ -155,6 +157,7 @@ class Report:
     - `marks` has, for a source task, the highest event time after each batch; `late_rows` the batches with late ones.
     - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
     - Its state can be rebuilt by stepping from batch `since` on; 0 if it cannot.
+    - `columns` has, where users' code decides it, the columns that came out when there were rows, first in `described`.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
     """
 
@@ -175,6 +178,8 @@ class Report:
     since: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
+    columns: bytes = b""
+    described: int = 0
     late_rows: tuple[LateRows, ...] = ()
 
 
@@ -184,7 +189,10 @@ NODE = "node"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a pass cannot be believed: the task and batch where it stopped, and the cause."""
+    """Why a pass cannot be believed: the task and batch where it stopped, and the cause.
+
+    `place` and `trace` are those of the user's code, if it was at work.
+    """
 
     kind: str
     operator: str
@@ -192,6 +200,7 @@ class Failure:
     batch: int
     cause: str
     trace: str = ""
+    place: str = ""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,8 @@ from tenax.engine.application import Application, late_output
 from tenax.engine.errors import StoreFailed, UnreadableSource
 from tenax.engine.layout import stays
 from tenax.engine.store.checkpoints import StoredSegment
+from tenax.engine.traces import RAISED, cause_of, place_of, trace_of
+from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
 from tenax.engine.worker.orders import (
     Bundle,
     Failure,
@@ -63,6 +64,8 @@ class Work:
     retained_bytes: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
+    columns: bytes = b""
+    described: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,8 @@ class Worker:
             _since(computation, work.held.state, order.last),
             work.cpu_s,
             work.retaining_cpu_s,
+            work.columns,
+            work.described,
             late_rows=tuple(work.late),
         )
 
@@ -247,7 +252,7 @@ class Worker:
                 frames, watermark = self._inputs(level, task, batch)
                 if work.order.primed and batch == order.first:
                     frames = tuple(frame.clear() for frame in frames)
-                output = computation.step(work.held.state, StepInput(frames, watermark, batch))
+                output = self._stepped(level, operator, work, StepInput(frames, watermark, batch))
                 late, rows_in = LateRows(batch, output.late), sum(frame.height for frame in frames)
                 if order.describe and not work.empties:
                     work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
@@ -257,7 +262,7 @@ class Worker:
                 chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
@@ -272,6 +277,24 @@ class Worker:
         work.watermark_us = watermark
         work.seconds += time.perf_counter() - started
         work.cpu_s += time.process_time() - started_cpu
+
+    def _stepped(self, level: Level, operator: int, work: Work, given: StepInput) -> StepOutput:
+        """One step; of what users' code makes the columns are held against those that it made before.
+
+        A function without state has nothing to say of no rows, and need not be made for them.
+        """
+        computation = self.computations[operator]
+        if not is_users(computation):
+            return computation.step(work.held.state, given)
+        known = level.order.columns.get(operator, work.columns)
+        if known and computation.stateless and not any(frame.height for frame in given.frames):
+            return StepOutput(work.held.state, empty(known))
+        output = computation.step(work.held.state, given)
+        if known:
+            return StepOutput(output.state, conformed(output.rows, known), output.late)
+        if output.rows.height:
+            work.columns, work.described = described(output.rows), given.batch
+        return output
 
     def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
         """The rows of a source task for a batch."""
@@ -322,7 +345,8 @@ class Worker:
         frames: list[pl.DataFrame] = []
         watermarks: list[int] = []
         for number, stream in enumerate(self.graph.streams[operator]):
-            parts = []
+            parts: list[pl.DataFrame] = []
+            producers: list[int] = []
             first = int(self.graph.first[stream.producer])
             for producer in stream.producers_of(index):
                 if tentative and first + producer not in level.present:
@@ -332,12 +356,23 @@ class Worker:
                     raise MissingChunk(f"no chunk of input {number} from its task {producer}")
                 rows, own = decode(data) if isinstance(data, bytes) else data
                 parts.append(rows)
+                producers.append(producer)
                 watermarks.append(own)
             if not parts:
                 parts.append(self._nothing(level, operator, number))
-            filled = [part for part in parts if part.height] or parts[:1]
-            frames.append(filled[0] if len(filled) == 1 else pl.concat(filled, rechunk=True))
+            filled = [at for at, part in enumerate(parts) if part.height] or [0]
+            taken = [parts[at] for at in filled]
+            odd = odd_one(taken)
+            if odd is not None:
+                self._blame(stream, producers[filled[odd]], batch, taken[0], taken[odd])
+            frames.append(taken[0] if len(taken) == 1 else pl.concat(taken, rechunk=True))
         return tuple(frames), min(watermarks, default=NO_WATERMARK_US)
+
+    def _blame(self, stream: Stream, index: int, batch: int, before: pl.DataFrame, now: pl.DataFrame) -> None:
+        """A producer's tasks have sent different columns: it is the one to blame, not who finds out."""
+        task = self.names[int(self.graph.first[stream.producer]) + index]
+        name = self.graph.operators[stream.producer].name
+        raise StepFailed(Failure("operator", name, task, batch, difference(before, now)))
 
     def _nothing(self, level: Level, operator: int, number: int) -> pl.DataFrame:
         """An input all of whose producers are missing."""
@@ -358,8 +393,13 @@ class Worker:
             consumers = stream.consumers_of(index)
             try:
                 parts = self._parts(stream, consumers, self.computations[stream.consumer].combined(number, rows))
-            except Exception as error:  # rows that do not fit their consumer: it is the one that says so
+            except RAISED as error:  # rows that do not fit their consumer: it is the one that says so
                 name = self.graph.operators[stream.consumer].name
+                if is_users(self.computations[operator]) and not rows.height:  # unless what it made of nothing is odd
+                    own, task = self.graph.operators[operator].name, self.names[int(self.graph.first[operator]) + index]
+                    raise StepFailed(
+                        Failure("operator", own, task, batch, unfit(rows, name, cause_of(error)))
+                    ) from error
                 raise StepFailed(_failure(error, name, self.names[first + consumers[0]], batch)) from error
             if stream in level.staying and not retained:
                 level.inbox[first + index, number, index, batch] = (parts[0], watermark_us)
@@ -416,9 +456,9 @@ def storage_failure(error: Exception, where: str, task: str, batch: int) -> Fail
     return Failure("storage", where, task, batch, " ".join(str(error).split()))
 
 
-def _failure(error: Exception, operator: str, task: str, batch: int) -> Failure:
+def _failure(error: BaseException, operator: str, task: str, batch: int) -> Failure:
     kind = (
         "source" if isinstance(error, UnreadableSource) else "chunk" if isinstance(error, MissingChunk) else "operator"
     )
-    cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return Failure(kind, operator, task, batch, cause, "".join(traceback.format_exception(error)))
+    cause = str(error) if isinstance(error, ColumnsVary) else cause_of(error)
+    return Failure(kind, operator, task, batch, cause, trace_of(error), place_of(error))

@@ -1,0 +1,171 @@
+"""Arguments of topologies, checked at the call that was given them: one line with rule, value found and remedy."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import polars as pl
+
+from tenax.engine.sinks.sink import Sink
+from tenax.engine.sources.source import Source
+from tenax.errors import InvalidRequest
+from tenax.model.topology import check_name
+from tenax.operators.computation import Computation
+from tenax.operators.custom import KeyedComputation
+
+SHOWN = 60  # letters of a value that is not what it should be
+
+
+def name(what: str, given: object) -> None:
+    """A name that a topology or an operator can have."""
+    if not isinstance(given, str):
+        raise InvalidRequest(f"the name of {_a(what)} is text, found {shown(given)}: write it in quotes")
+    check_name(what, given)
+
+
+def count(what: str, given: object) -> None:
+    """A whole number of at least 1."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InvalidRequest(f"{what} is a whole number of at least 1, found {shown(given)}: write 1 or more")
+
+
+def source(operator: str, given: object) -> None:
+    """Where rows come from."""
+    if isinstance(given, Source):
+        return
+    remedy = "pass tx.files(...) or one of the generators"
+    if isinstance(given, str):
+        remedy = f"write tx.files({given!r}, time=...)"
+    elif callable(given):
+        remedy = "call it, and pass what it returns"
+    raise InvalidRequest(f"source {operator!r} reads a tenax source, found {shown(given)}: {remedy}")
+
+
+def sink(output: str, given: object) -> None:
+    """Where results go."""
+    if isinstance(given, Sink):
+        return
+    remedy = "pass tx.parquet(folder), tx.console() or tx.callback(function)"
+    if isinstance(given, str):
+        remedy = f"write tx.parquet({given!r})"
+    elif inspect.isfunction(given) and given.__module__.startswith("tenax."):
+        remedy = f"call it: tx.{given.__name__}(...)"
+    elif callable(given):
+        remedy = "write tx.callback(...) around a function"
+    raise InvalidRequest(f"output {output!r} goes to a tenax sink, found {shown(given)}: {remedy}")
+
+
+def expressions(verb: str, given: Sequence[object], *, example: str, columns: bool = False) -> None:
+    """Polars expressions, or the names of columns where these will do."""
+    for one in given:
+        if isinstance(one, pl.Expr) or (columns and isinstance(one, str)):
+            continue
+        remedy = f"write {verb}({example})"
+        if isinstance(one, str):
+            remedy = f"write pl.col({one!r}), as in {verb}({example})"
+        elif isinstance(one, list | tuple):
+            remedy = f"leave the brackets out, as in {verb}({example})"
+        elif callable(one):
+            remedy = "use map(function) for a function of whole frames"
+        kinds = "Polars expressions or names of columns" if columns else "Polars expressions"
+        raise InvalidRequest(f"{verb} takes {kinds}, found {shown(one)}: {remedy}")
+
+
+def function(given: object) -> None:
+    """A function of one frame."""
+    if isinstance(given, pl.Expr) or not callable(given):
+        remedy = "use with_columns(...) or select(...)" if isinstance(given, pl.Expr) else "pass a function of a frame"
+        raise InvalidRequest(f"map takes a function, found {shown(given)}: {remedy}")
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # of a builtin nothing is known
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise InvalidRequest(
+            f"map calls its function with one frame, found {shown(given)}{signature}, for which {error}: "
+            "take one argument"
+        ) from None
+
+
+def computation(given: object) -> None:
+    """An operator of a user's own."""
+    if not isinstance(given, Computation):
+        remedy = "pass an instance of your own tx.Computation or tx.KeyedComputation"
+        if isinstance(given, type):
+            remedy = f"make one: {given.__name__}()"
+        elif callable(given):
+            remedy = "use map(function) for a function of frames"
+        raise InvalidRequest(f"apply takes a tx.Computation, found {shown(given)}: {remedy}")
+    if isinstance(given, KeyedComputation):
+        kind, keys = type(given).__name__, getattr(given, "keys", None)
+        if not isinstance(keys, tuple | list) or not keys or not all(isinstance(one, str) for one in keys):
+            raise InvalidRequest(
+                f"{kind}.keys is a tuple of the names of its key columns, found {shown(keys)}: write keys = ('page',)"
+            )
+        schema = getattr(given, "state_schema", None)
+        if not isinstance(schema, Mapping) or any(key not in schema for key in keys):
+            raise InvalidRequest(
+                f"{kind}.state_schema is a pl.Schema that has its keys {tuple(keys)}, found {shown(schema)}: add them"
+            )
+
+
+def columns(verb: str, given: Collection[object], least: int = 1) -> None:
+    """Names of columns, each by itself."""
+    if len(given) < least:
+        raise InvalidRequest(f"{verb} takes at least {least} column, found none: name one")
+    for one in given:
+        if not isinstance(one, str):
+            remedy = "name columns in quotes"
+            if isinstance(one, pl.Expr):
+                remedy = "name a column; what is not there yet is made by with_columns(...) before"
+            elif isinstance(one, list | tuple):
+                remedy = f"leave the brackets out, as in {verb}('a', 'b')"
+            raise InvalidRequest(f"{verb} takes names of columns, found {shown(one)}: {remedy}")
+
+
+def column_list(what: str, given: object) -> None:
+    """A list of names of columns; a bare text would be taken letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        remedy = f"write [{given!r}]" if isinstance(given, str) else "write ['segment', 'window']"
+        raise InvalidRequest(f"{what} is a list of columns, found {shown(given)}: {remedy}")
+    columns(what, given)
+
+
+def column(what: str, given: object) -> None:
+    """The name of one column."""
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{what} is the name of a column, found {shown(given)}: write it in quotes")
+
+
+def priority(output: str, given: object) -> None:
+    """How much an output matters."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given) or given < 0:
+        raise InvalidRequest(
+            f"the priority of output {output!r} is a number of at least 0, found {shown(given)}: write 1.0"
+        )
+
+
+def shown(given: object) -> str:
+    """A value and its kind on one line, for messages."""
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    if inspect.isroutine(given):
+        return "a lambda" if given.__name__ == "<lambda>" else f"the function {given.__name__}"
+    if isinstance(given, pl.Expr):
+        return f"the expression {_short(str(given))}"
+    if given is None:
+        return "None"
+    return f"{type(given).__name__} {_short(repr(given))}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."
+
+
+def _a(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"

@@ -1,0 +1,59 @@
+"""Spark masters of others: what is wrong with one is said before Spark starts, which would wait for minutes."""
+
+from __future__ import annotations
+
+import queue
+import re
+import socket
+import threading
+import time
+
+from tenax.engine.errors import ClusterFailed
+from tenax.errors import InvalidRequest
+
+ANSWER_S = 1.5  # for all addresses together, the look-up of their names included
+STANDALONE = re.compile(r"spark://([^,/\s:]+:\d+(?:,[^,/\s:]+:\d+)*)")
+OTHERS = ("local-cluster[", "yarn", "k8s://")
+
+
+def check_master(url: str) -> None:
+    """Refuse an address that is none, and a standalone master that does not answer."""
+    match = STANDALONE.fullmatch(url)
+    if match is None:
+        if url.startswith(OTHERS):
+            return  # Spark finds these by its own settings
+        raise InvalidRequest(f"--master is the address of a Spark master, found {url!r}: write spark://host:7077")
+    refusals = _refusals(match[1].split(","))
+    if refusals:
+        raise ClusterFailed(
+            f"the Spark master {url} answers, found that it does not ({'; '.join(refusals)}): "
+            "start it, or correct --master"
+        )
+
+
+def _refusals(addresses: list[str]) -> list[str]:
+    """Why none of the addresses can be connected to; nothing if one can. All are tried at once."""
+    answers: queue.Queue[tuple[str, str]] = queue.Queue()
+    for address in addresses:
+        # daemons: the look-up of a name cannot be cut short
+        threading.Thread(target=lambda one=address: answers.put((one, _refusal(one))), daemon=True).start()
+    deadline = time.monotonic() + ANSWER_S
+    found = dict.fromkeys(addresses, f"no answer within {ANSWER_S:g} s")
+    for _ in addresses:
+        try:
+            address, refusal = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if not refusal:
+            return []
+        found[address] = refusal
+    return [f"{address}: {why}" for address, why in found.items()]
+
+
+def _refusal(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), ANSWER_S):
+            return ""
+    except (OSError, OverflowError) as error:
+        return str(getattr(error, "strerror", None) or error)
