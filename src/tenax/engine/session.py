@@ -135,6 +135,7 @@ class Session:
         check_java()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._ended: set[str] = set()
         self.heartbeat = heartbeat or Heartbeat()
         self.scratch = Scratch()
         (folder / SCRATCH).unlink(missing_ok=True)
@@ -195,14 +196,15 @@ class Session:
     def live_nodes(self) -> tuple[NodeInfo, ...]:
         """The executors that live now, by id.
 
-        Spark lists one some time before it gives it work, and runs what is pinned to it elsewhere until then.
+        Spark lists one some time before it gives it work, and runs what is pinned to it elsewhere until then. One that
+        is to end is not among them, however long that takes.
         """
         listed = self.context._jsc.sc().statusStore().executorList(True)
         scheduler = self.context._jsc.sc().taskScheduler()
         found = []
         for position in range(listed.size()):
             one = listed.apply(position)
-            if one.id() != "driver" and scheduler.isExecutorAlive(one.id()):
+            if one.id() not in {"driver", *self._ended} and scheduler.isExecutorAlive(one.id()):
                 found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
         return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
 
@@ -214,6 +216,7 @@ class Session:
 
     def end_node(self, executor: str) -> None:
         """End an executor with its Python workers, whatever they do; the cluster starts another in its place."""
+        self._ended.add(executor)
         self.context._jsc.sc().killAndReplaceExecutor(executor)
 
     def stop(self) -> None:
