@@ -189,6 +189,7 @@ def test_every_field_of_a_protection_can_be_said_in_the_file() -> None:
         "failure_every": "1h",
         "standby": {"numbers": "active"},
         "follow_load": 0.2,
+        "storage_patience": "1m",
     }
     assert set(said) == {field.name for field in fields(Protection)}
     topology = tx.Topology("t")

@@ -32,6 +32,12 @@ from tenax.operators.union import Union
 from tenax.operators.windows import windows
 
 SCHEMA = {"ts": pl.Int64(), "v": pl.Int64()}
+
+
+def tailed(where: str, time: str) -> Source:
+    return files(where, time=time, tail=True)
+
+
 GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]]] = {
     windows: {
         "time": ("ts", "at"),
@@ -58,6 +64,7 @@ GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]
         "tail": (False, True),
         "any_time": (False, True),
     },
+    tailed: {"where": ("in/*.csv", "in/*.ndjson"), "time": ("ts", "at")},
     traffic_locations: {
         "seed": (0, 1),
         "rate": (10, 20),
@@ -123,7 +130,10 @@ def test_a_change_of_any_single_parameter_shows(factory: Callable[..., object], 
     assert isinstance(same, Computation | Source)
     assert isinstance(other, Computation | Source)
     assert canonical(described(one.parameters())) == canonical(described(same.parameters()))
-    found = differences({"parameters": described(one.parameters())}, {"parameters": described(other.parameters())})
+    before, after = (
+        {"computes": type(each).__name__, "parameters": described(each.parameters())} for each in (one, other)
+    )
+    found = differences(before, after)
     assert found
     assert all(" was " in each.words or " has changed" in each.words for each in found)
 

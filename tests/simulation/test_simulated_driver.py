@@ -11,11 +11,11 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
+from tenax.control.learned import Ignored, Learned
 from tenax.control.rounds import Climber, Round, next_round
 from tenax.control.run import Run
 from tenax.control.standing import Standing
 from tenax.control.state import Running, RunState
-from tenax.control.transitions import Learned
 from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
@@ -103,7 +103,7 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 
 def test_a_failing_seed_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(run: Run, state: RunState, event: PassFinished) -> Learned:
-        return transitions.Ignored("forgotten")
+        return Ignored("forgotten")
 
     monkeypatch.setattr(transitions, "_pass_finished", forgetful)
     text = re.escape('see it again: python -c "from tenax.simulation.runs import simulate; simulate(3, print)"')

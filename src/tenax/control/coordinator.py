@@ -65,12 +65,13 @@ from tenax.control import checkpoints, invariants
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
+from tenax.control.learned import Ignored
 from tenax.control.placement import place_tasks
 from tenax.control.run import Place, Run
 from tenax.control.standing import Standing, standing
 from tenax.control.state import RunState, Settings, Strategy
 from tenax.control.stories import Entry, Line, tell
-from tenax.control.transitions import Ignored, learn
+from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tenax.control.balancing import begin_moves
 from tenax.control.checkpoints import acknowledged, swept
@@ -27,14 +27,9 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
+from tenax.control.failed_passes import pass_failed
 from tenax.control.failures import (
-    NodeGone,
-    OperatorRaised,
-    PassFailure,
     Refused,
-    RowsLate,
-    SourceUnreadable,
-    StorageRefused,
 )
 from tenax.control.faults import given_up, has_patience
 from tenax.control.following import counted, planning_failed, replicas_planned
@@ -43,11 +38,11 @@ from tenax.control.instructions import (
     Outcome,
     Part,
     PassKind,
-    RollBack,
     Step,
     Stop,
 )
-from tenax.control.outages import cancelled, nodes_lost, partial, settle
+from tenax.control.learned import Ignored, Learned, failed
+from tenax.control.outages import nodes_lost, partial, settle
 from tenax.control.recipes import known_recipes, rebuildable, with_fewer_recipes, with_recipe
 from tenax.control.rounds import gap
 from tenax.control.run import Run
@@ -62,16 +57,6 @@ from tenax.control.state import (
 from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version, recipe
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """An event that changes nothing, and why."""
-
-    reason: str
-
-
-Learned = RunState | Ignored
 
 
 def learn(run: Run, state: RunState, event: Event) -> Learned:
@@ -90,7 +75,7 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
         case PassFinished():
             return _pass_finished(run, state, event)
         case PassFailed():
-            return _pass_failed(run, state, event.pass_id, event.failure)
+            return pass_failed(run, state, event.pass_id, event.failure)
         case Published():
             return _published(state, event)
         case PublishFailed():
@@ -113,11 +98,6 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
             return _stop_requested(state, event)
         case EpochLost():
             return _epoch_lost(state, event)
-
-
-def failed(state: RunState, reason: str) -> RunState:
-    """A run that ends at once, and can be started again."""
-    return replace(state, stop=Stop(Outcome.FAILED, reason, resumable=True))
 
 
 def _started(run: Run, state: RunState, event: Started) -> Learned:
@@ -221,7 +201,7 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     reported = {(report.version, report.node) for report in event.reports}
     missing = [step for step in running.steps if (running.made(step), step.node) not in reported]
     if missing:
-        return _pass_failed(run, state, event.pass_id, Refused(missing[0].task, "its report is missing"))
+        return pass_failed(run, state, event.pass_id, Refused(missing[0].task, "its report is missing"))
     results = _results(run, state, running)
     tasks = list(state.tasks)
     for step in running.steps:
@@ -335,66 +315,6 @@ def _closer(run: Run, state: RunState) -> RunState:
     elif stalled < run.settings.patience:  # once live passes wait, they wait for the join
         stalled = stalled + 1 if before is not None and left >= before else 0
     return replace(state, outage=replace(state.outage, gap=left, stalled=stalled))
-
-
-def _pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure) -> Learned:
-    live = state.live is not None and state.live.pass_id == pass_id
-    running = state.live if live else state.round
-    if running is None or running.pass_id != pass_id:
-        return Ignored("this pass does not run")
-    over = settle(run, replace(state, live=None) if live else replace(state, round=None))
-    match failure:
-        case OperatorRaised() if live and failure.batch > running.first:
-            return replace(over, live_attempt=1, raises_at=failure.batch)  # what comes before it can pass
-        case OperatorRaised():
-            # with a last checkpoint: corrected code begins right behind what is published, and replays nothing
-            reason = f"{failure}; correct the operator and start again"
-            return replace(over, wrap_up=Stop(Outcome.FAILED, reason, resumable=True))
-        case SourceUnreadable():
-            return failed(over, f"{failure}; correct the source and start again")
-        case RowsLate():
-            return failed(over, str(failure))
-        case NodeGone() if any(node.name == failure.node for node in state.nodes):
-            return nodes_lost(run, over, NodesLost((failure.node,)))
-        case StorageRefused():
-            faults = 1 + (state.live_faults if live else state.round_faults)
-            if not has_patience(run, faults):
-                return failed(
-                    over, given_up(run, f"batches {running.first} to {running.last} did not pass", str(failure))
-                )
-            return replace(over, live_faults=faults) if live else replace(over, round_faults=faults)
-    attempt = state.live_attempt if live else state.round_attempt
-    if attempt < run.settings.max_attempts:
-        return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
-    return _rolled_back(
-        run, over, f"batches {running.first} to {running.last} did not pass in {attempt} attempts: {failure}"
-    )
-
-
-def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
-    """All tasks at the newest checkpoint, then at the one before it; after that the run ends."""
-    if state.rollbacks >= len(state.kept):
-        return failed(state, f"{reason}; starting from older checkpoints did not help")
-    checkpoint = state.kept[-1 - state.rollbacks]
-    tasks = tuple(
-        task
-        if source
-        else TaskState(
-            version,
-            None if task.primary is None else Copy(task.primary.node, version, stored=True),
-            recipes=task.recipes,
-        )
-        for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
-    )
-    state = cancelled(
-        replace(
-            state,
-            tasks=tasks,
-            rollbacks=state.rollbacks + 1,
-            notices=(*state.notices, RollBack(checkpoint.number, reason)),
-        )
-    )
-    return settle(run, state)
 
 
 def _published(state: RunState, event: Published) -> Learned:

@@ -185,6 +185,11 @@ class Changes:
         line = replace(line, versions=tuple(versions), queues=tuple(queues))
         return line, {task: () if task in new else parts for task, parts in segments.items()}
 
+    def affected(self, line: StoredCheckpoint) -> set[str]:
+        """The operators whose rows may look otherwise from here on: those that have changed, and all behind them."""
+        changed = self._begun(line, "changed", self.changed)
+        return {*changed, *behind(self.application.topology, changed)}
+
     def inputs(self, line: StoredCheckpoint, known: JsonObject) -> JsonObject:
         """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
         changed = self._begun(line, "changed", self.changed)

@@ -19,34 +19,28 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.failures import DeadlinePassed
 from tenax.control.records import plain
 from tenax.control.state import Strategy
-from tenax.control.versions import StoredCheckpoint, Version
-from tenax.engine.admission import admitted, fence
+from tenax.control.versions import Version
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.application import Application, check_rebuilt
-from tenax.engine.batches import BatchPlanner
 from tenax.engine.changes import NOTED
 from tenax.engine.errors import EpochLost, StartStopped, StoreFailed
 from tenax.engine.latecomers import Latecomers
 from tenax.engine.masters import check_master
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
-from tenax.engine.ordering import Ordering
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.proofs import Proofs
-from tenax.engine.publishing import Publisher
 from tenax.engine.rehearsal import has_batches, rehearse
+from tenax.engine.resuming import take_over
 from tenax.engine.scratch import sweep
 from tenax.engine.session import LOG, SCRATCH, SPARK_HOME, NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.storage_waits import StorageWaits
-from tenax.engine.store import lines, records
-from tenax.engine.store.checkpoints import Checkpoint, ValidCheckpoint
-from tenax.engine.store.store import Store
-from tenax.engine.takeover import check_takeover, newest_batch, outputs_of
+from tenax.engine.store import lines
+from tenax.engine.store.checkpoints import Checkpoint
 from tenax.engine.traces import trace_of, with_sources
 from tenax.engine.uploads import Uploads
-from tenax.engine.verification import note_outputs
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
 from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
@@ -88,26 +82,11 @@ class Driver:
         self.settings = settings
         self.observer = observer
         self.graph = TaskGraph(application.topology)
-        folder = folder.resolve()  # workers have another working folder
-        fingerprint = application.fingerprint()
-        told = admitted(application, folder, fingerprint, settings.accept_changes)  # before a running driver is stopped
-        check_takeover(folder, application, told.elsewhere)
-        self.store = Store.open(folder, told.fingerprint, admitted=True)
-        fence(told, folder, self.store.epoch)
-        self.changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last one left it
-        self.run_id = f"{self.store.identity}-{self.store.epoch}"
-        elsewhere = self.changes.elsewhere
-        self.publisher = Publisher(application, self.graph, folder, self.store.identity, self.store.epoch, elsewhere)
-        note_outputs(folder, outputs_of(application))
-        self.planner = BatchPlanner(
-            application, self.store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.told
-        )
-        self.ordering = Ordering(application, self.graph, self.planner, self.run_id)
-        self.planner.follow(self.ordering.newest_marks)
+        taken = take_over(application, self.graph, folder.resolve(), settings, observer)
+        self.store, self.publisher, self.planner = taken.store, taken.publisher, taken.planner
+        self.ordering, self.checkpoint = taken.ordering, taken.checkpoint
+        self.run_id = taken.run_id
         self.latecomers = Latecomers(application, self.graph)
-        self.checkpoint = self._restored()
-        self._record_changes()
-        self._renew_batches()
         self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._stop_asked = False
@@ -474,51 +453,6 @@ class Driver:
         return events.Started(
             self.store.epoch, nodes, self.checkpoint, self.planner.logged, dict(self.publisher.published)
         )
-
-    def _record_changes(self) -> None:
-        """Say what other code changes, and write it down before anything runs."""
-        self.changes.record(self.store, self.checkpoint, max(self.publisher.published.values(), default=0))
-        for words in self.changes.words:
-            self.observer.told(words)
-
-    def _renew_batches(self) -> None:
-        """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
-        # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
-        checkpoint = 0 if self.checkpoint is None else self.checkpoint.batch
-        forgotten = self.planner.renew(checkpoint, max(checkpoint, self.publisher.highest))
-        if forgotten is not None:
-            self.store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})
-            self.observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
-
-    def _restored(self) -> StoredCheckpoint | None:
-        owed = self.publisher.owed
-        for notice in (*self.publisher.notices, *(f"{one}: lost, and made again from the batch log" for one in owed)):
-            self.store.record_event({"results": notice})
-            self.observer.told(notice)
-        final = self.publisher.final
-        found = self.store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if owed else None)
-        for damage in found.damage:
-            self.store.record_event({"damage": damage})
-            self.observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
-        checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
-        self.changes.check_way_back(self.store.folder, checkpoint, found.damage)
-        self.store.set_aside(0 if checkpoint is None else checkpoint.number)
-        if checkpoint is None:
-            return None
-        notes = records.mapping(checkpoint.notes)
-        line = lines.from_record(checkpoint.number, notes)
-        tasks = self.graph.tasks(range(len(self.graph)))
-        line, segments = self.changes.applied(line, checkpoint.segments, tasks)
-        marks = records.mapping(notes["marks"])
-        empties = self.changes.inputs(line, records.mapping(notes["empties"]))
-        self.ordering.restore(
-            line.batch,
-            {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
-            {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
-            {name: str(chunk) for name, chunk in records.mapping(notes.get("columns", {})).items()},
-        )
-        self.ordering.keep(line, segments)
-        return line
 
 
 def _tidy(work: Path, *, keep_logs: bool) -> None:

@@ -1,0 +1,127 @@
+"""Taking a store over: a driver claims it, and goes on from what it holds, before Spark starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenax.control.versions import StoredCheckpoint
+from tenax.engine.admission import admitted, fence
+from tenax.engine.application import Application
+from tenax.engine.batches import BatchPlanner
+from tenax.engine.changes import Changes
+from tenax.engine.observer import Observer
+from tenax.engine.ordering import Ordering
+from tenax.engine.publishing import Publisher
+from tenax.engine.settings import RunSettings
+from tenax.engine.store import lines, records
+from tenax.engine.store.checkpoints import ValidCheckpoint
+from tenax.engine.store.store import Store
+from tenax.engine.takeover import check_takeover, newest_batch, outputs_of
+from tenax.engine.verification import note_outputs
+from tenax.model.graph import TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """A store that belongs to a driver, and where its run stands; no `checkpoint` if it begins at the beginning."""
+
+    store: Store
+    publisher: Publisher
+    planner: BatchPlanner
+    ordering: Ordering
+    checkpoint: StoredCheckpoint | None
+    run_id: str
+
+
+def take_over(
+    application: Application, graph: TaskGraph, folder: Path, settings: RunSettings, observer: Observer
+) -> TakenOver:
+    """Claim a store, which must be of this code, or of code whose change is accepted.
+
+    - All that may be refused is refused before the claim: a driver that still runs is not disturbed for nothing, and
+      what was lost can still be put back.
+    - From the claim on, whoever had the store before commits nothing more.
+    """
+    fingerprint = application.fingerprint()
+    told = admitted(application, folder, fingerprint, settings.accept_changes)
+    check_takeover(folder, application, told.elsewhere)
+    store = Store.open(folder, told.fingerprint, admitted=True)
+    fence(told, folder, store.epoch)
+    changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last driver left it
+    run_id = f"{store.identity}-{store.epoch}"
+    publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
+    note_outputs(folder, outputs_of(application))
+    planner = BatchPlanner(
+        application, store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.told
+    )
+    ordering = Ordering(application, graph, planner, run_id)
+    planner.follow(ordering.newest_marks)
+    _tell_results(store, publisher, observer)
+    checkpoint = _restored(graph, store, publisher, ordering, changes, observer)
+    _record(changes, store, checkpoint, publisher, observer)
+    _renew(store, planner, publisher, checkpoint, observer)
+    return TakenOver(store, publisher, planner, ordering, checkpoint, run_id)
+
+
+def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
+    """Say what was found among the results, and what is lost and will be made again."""
+    lost = (f"{one}: lost, and made again from the batch log" for one in publisher.owed)
+    for notice in (*publisher.notices, *lost):
+        store.record_event({"results": notice})
+        observer.told(notice)
+
+
+def _restored(
+    graph: TaskGraph, store: Store, publisher: Publisher, ordering: Ordering, changes: Changes, observer: Observer
+) -> StoredCheckpoint | None:
+    """The checkpoint that the run goes on from: the newest that is whole, and older than any result that is lost."""
+    final = publisher.final
+    found = store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if publisher.owed else None)
+    for damage in found.damage:
+        store.record_event({"damage": damage})
+        observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
+    checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
+    changes.check_way_back(store.folder, checkpoint, found.damage)
+    store.set_aside(0 if checkpoint is None else checkpoint.number)
+    if checkpoint is None:
+        return None
+    notes = records.mapping(checkpoint.notes)
+    line = lines.from_record(checkpoint.number, notes)
+    line, segments = changes.applied(line, checkpoint.segments, graph.tasks(range(len(graph))))
+    marks, columns = records.mapping(notes["marks"]), records.mapping(notes["columns"])
+    empties = changes.inputs(line, records.mapping(notes["empties"]))
+    other = changes.affected(line)
+    ordering.restore(
+        line.batch,
+        {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
+        {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
+        {name: str(chunk) for name, chunk in columns.items() if name not in other},
+    )
+    ordering.keep(line, segments)
+    return line
+
+
+def _record(
+    changes: Changes, store: Store, checkpoint: StoredCheckpoint | None, publisher: Publisher, observer: Observer
+) -> None:
+    """Say what other code changes, and write it down before anything runs."""
+    changes.record(store, checkpoint, max(publisher.published.values(), default=0))
+    for words in changes.words:
+        observer.told(words)
+
+
+def _renew(
+    store: Store,
+    planner: BatchPlanner,
+    publisher: Publisher,
+    checkpoint: StoredCheckpoint | None,
+    observer: Observer,
+) -> None:
+    """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
+    # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
+    stored = 0 if checkpoint is None else checkpoint.batch
+    forgotten = planner.renew(stored, max(stored, publisher.highest))
+    if forgotten is not None:
+        store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})
+        observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
