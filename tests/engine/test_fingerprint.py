@@ -130,10 +130,8 @@ def test_a_change_of_any_single_parameter_shows(factory: Callable[..., object], 
     assert isinstance(same, Computation | Source)
     assert isinstance(other, Computation | Source)
     assert canonical(described(one.parameters())) == canonical(described(same.parameters()))
-    before, after = (
-        {"computes": type(each).__name__, "parameters": described(each.parameters())} for each in (one, other)
-    )
-    found = differences(before, after)
+    was, now = ({"computes": type(each).__name__, "parameters": described(each.parameters())} for each in (one, other))
+    found = differences(was, now)
     assert found
     assert all(" was " in each.words or " has changed" in each.words for each in found)
 
