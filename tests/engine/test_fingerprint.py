@@ -130,8 +130,11 @@ def test_a_change_of_any_single_parameter_shows(factory: Callable[..., object], 
     assert isinstance(same, Computation | Source)
     assert isinstance(other, Computation | Source)
     assert canonical(described(one.parameters())) == canonical(described(same.parameters()))
-    was, now = ({"computes": type(each).__name__, "parameters": described(each.parameters())} for each in (one, other))
-    found = differences(was, now)
+    described_one, described_other = described(one.parameters()), described(other.parameters())
+    found = differences(
+        {"computes": type(one).__name__, "parameters": described_one},
+        {"computes": type(other).__name__, "parameters": described_other},
+    )
     assert found
     assert all(" was " in each.words or " has changed" in each.words for each in found)
 

@@ -123,7 +123,7 @@ def test_a_map_whose_columns_vary_is_stopped_at_the_batch_also_by_a_new_driver(
 
 
 def refusing(batch: int, partition: int, rows: pl.DataFrame) -> None:
-    raise OSError("no room for these")
+    raise ValueError("no room for these")
 
 
 def test_a_function_that_takes_results_and_raises_is_shown_once_with_its_line(cluster: Session, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_function_that_takes_results_and_raises_is_shown_once_with_its_line(cl
     rows.output("out", callback(refusing))
     watcher = Watcher()
     stop = run(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster, watcher)
-    assert f"OSError: no room for these ({__file__}, line " in stop.reason
-    assert [one.splitlines()[-1] for one in watcher.messages if "Traceback" in one] == ["OSError: no room for these"]
+    assert f"ValueError: no room for these ({__file__}, line " in stop.reason
+    assert [one.splitlines()[-1] for one in watcher.messages if "Traceback" in one] == ["ValueError: no room for these"]
 
 
 def test_a_file_that_cannot_be_planned_is_named_at_once(cluster: Session, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Publisher:
         except EpochLost:
             raise
         except (StoreFailed, OSError) as error:
-            raise SinkFailed(f"output {output!r} in {self._places[output]}: {error or type(error).__name__}") from error
+            raise SinkFailed(f"output {output!r} in {self._places[output]}: {cause_of(error)}") from error
         except TenaxError:
             raise
         except Exception as error:
