@@ -30,7 +30,7 @@ test: setup  ## lint, types, import contract and all tests
 	$(BIN)/pytest tests/spark --ignore tests/spark/test_chaos.py
 	$(BIN)/pytest tests/spark/test_chaos.py  # by itself: it needs a cluster of another size, and Spark has one a process
 
-chaos: setup  ## 25 random schedules of real faults and 15,000 simulated runs; about 40 minutes
+chaos: setup  ## 25 random schedules of real faults, 100 damaged files and 15,000 simulated runs; about 45 minutes
 	$(BIN)/python -m tenax.cli.soak
 
 clean:  ## remove .venv and caches

@@ -158,7 +158,8 @@ def test_a_result_that_cannot_be_made_again_is_refused_by_name_and_nothing_is_to
 ) -> None:
     application = pages(tmp_path / "out")
     store = tmp_path / "store"
-    stopped(application, store, cluster, 12)
+    finish(application, store, BATCH, cluster)
+    assert journal.read_content(store / "batches").dropped > 1  # nothing leads back to the first results
     lost = min(sink_of(application).folder.iterdir())
     content = lost.read_bytes()
     lost.unlink()
