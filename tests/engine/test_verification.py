@@ -7,11 +7,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tenax.api.streams import Topology
 from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.engine.errors import DamagedStore
 from tenax.engine.sinks.parquet import ParquetSink, read_committed, visible_name
+from tenax.engine.sources.workloads import elements
 from tenax.engine.store import lines
 from tenax.engine.store.checkpoints import Checkpoint, upload_segments
 from tenax.engine.store.store import Store
+from tenax.engine.takeover import check_takeover
 from tenax.engine.verification import (
     ACCEPTED,
     CAN_BE_MADE,
@@ -126,6 +130,21 @@ def test_logs_that_contradict_each_other_stop_the_run(tmp_path: Path) -> None:
     log.write_bytes(whole.replace(b'"batch":3', b'"batch":4'))
     (finding,) = verify(left.store).found
     assert "line 4" in finding.what
+
+
+def test_a_start_refuses_what_cannot_be_made_again_and_what_other_code_would_have_to_make(tmp_path: Path) -> None:
+    left = Left(tmp_path, trimmed=True)
+    topology = Topology("t")
+    topology.source("rows", elements()).output("jams", left.sink)
+    application = topology.build()
+    check_takeover(left.store, application, {}, changed=True)
+    left.path(11).unlink()
+    check_takeover(left.store, application, {}, changed=False)
+    with pytest.raises(DamagedStore, match=r"b0000000011.* made again by the code that made them, found other code"):
+        check_takeover(left.store, application, {}, changed=True)
+    left.path(2).unlink()
+    with pytest.raises(DamagedStore, match=r"b0000000002.* cannot be made again: .* --accept-losses"):
+        check_takeover(left.store, application, {}, changed=False)
 
 
 def test_files_that_no_commit_names_are_named(tmp_path: Path) -> None:

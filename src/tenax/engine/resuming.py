@@ -45,7 +45,7 @@ def take_over(
     """
     fingerprint = application.fingerprint()
     told = admitted(application, folder, fingerprint, settings.accept_changes)
-    check_takeover(folder, application, told.elsewhere)
+    check_takeover(folder, application, told.elsewhere, changed=bool(told.changed or told.emptied))
     store = Store.open(folder, told.fingerprint, admitted=True)
     fence(told, folder, store.epoch)
     changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last driver left it

@@ -36,11 +36,14 @@ class Standings:
     logged: tuple[int, int]
 
 
-def check_takeover(store: Path, application: Application, elsewhere: Mapping[str, Sequence[int]]) -> None:
+def check_takeover(
+    store: Path, application: Application, elsewhere: Mapping[str, Sequence[int]], changed: bool
+) -> None:
     """Refuse to take over a store whose parts contradict each other, or whose lost results cannot be made again.
 
     Also beside a driver that still runs: what it adds meanwhile is read in an order in which it contradicts nothing.
-    Results up to `elsewhere`, of every partition of an output, are in a folder that it had before.
+    Results up to `elsewhere`, of every partition of an output, are in a folder that it had before. Code that has
+    `changed` cannot make again what the old one has made.
     """
     if not (store / "store.json").exists():
         return
@@ -48,15 +51,25 @@ def check_takeover(store: Path, application: Application, elsewhere: Mapping[str
     contradiction = contradicts(found)
     if contradiction is not None:
         raise DamagedStore(f"{store}: {contradiction}")
+    damaged = [why for survey in found.surveys.values() for why in survey.damaged.values()]
+    if damaged and changed:
+        raise DamagedStore(
+            f"{_some(damaged)}: lost results are made again by the code that made them, found other code: run that of "
+            "the store once, then change it"
+        )
     oldest = oldest_remade(found)
     gone = [why for survey in found.surveys.values() for key, why in survey.damaged.items() if key[0] < oldest]
     if gone:
-        more = f" and {len(gone) - MAX_NAMED} more" if len(gone) > MAX_NAMED else ""
         raise DamagedStore(
-            f"{'; '.join(gone[:MAX_NAMED])}{more}: results are as they were committed, and the batch log goes back to "
+            f"{_some(gone)}: results are as they were committed, and the batch log goes back to "
             f"batch {oldest} only, so they cannot be made again: restore them from a copy, or let the run go on "
             f"without them by `tenax verify {store} --accept-losses`"
         )
+
+
+def _some(damage: Sequence[str]) -> str:
+    more = f" and {len(damage) - MAX_NAMED} more" if len(damage) > MAX_NAMED else ""
+    return f"{'; '.join(damage[:MAX_NAMED])}{more}"
 
 
 def outputs_of(application: Application) -> dict[str, tuple[Sink, int]]:
