@@ -202,7 +202,8 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     assert buffers.moved is not None
     after = [one for one in buffers.held if one[0] > buffers.moved + AFTER]
     assert min(retained for _, _, retained, _ in after) == max(retained for _, _, retained, _ in before) == 0
-    assert min(size for *_, size in after) <= 1.25 * max(size for *_, size in before)
+    # how many versions lie there between two trims depends on how long passes are: on a slow machine 1.4 times was seen
+    assert min(size for *_, size in after) <= 2.0 * max(size for *_, size in before)
 
 
 def limited(how: Protection) -> Protection:
