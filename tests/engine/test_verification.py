@@ -147,6 +147,17 @@ def test_a_start_refuses_what_cannot_be_made_again_and_what_other_code_would_hav
         check_takeover(left.store, application, {}, changed=False)
 
 
+def test_without_any_checkpoint_a_trimmed_log_is_refused_before_its_segments_are_swept(tmp_path: Path) -> None:
+    left = Left(tmp_path, trimmed=True)
+    topology = Topology("t")
+    topology.source("rows", elements()).output("jams", left.sink)
+    for manifest in (left.store / "checkpoints").iterdir():
+        manifest.unlink()
+    with pytest.raises(DamagedStore, match=r"found a batch log from batch 9 on and no whole checkpoint"):
+        check_takeover(left.store, topology.build(), {}, changed=False)
+    assert list((left.store / "segments").rglob("state*"))
+
+
 def test_files_that_no_commit_names_are_named(tmp_path: Path) -> None:
     left = Left(tmp_path, trimmed=True)
     left.path(99).write_bytes(b"who are you")

@@ -122,6 +122,12 @@ def contradicts(found: Standings) -> str | None:
                 f"results are of logged batches, found one of output {output!r} of batch {highest} and the "
                 f"batch log ends at batch {logged}: entries are missing, restore the log from a copy"
             )
+    first = found.logged[0]
+    if first > 1 and not any(one.batch + 1 >= first for one, _ in found.checkpoints):
+        return (
+            f"a run goes on from a checkpoint or from batch 1, found a batch log from batch {first} on and no whole "
+            "checkpoint before it: restore the checkpoints and their segments from a copy"
+        )
     if stored > logged:
         return (
             f"a checkpoint is of logged batches, found one of batch {stored} and the batch log ends at batch "
