@@ -172,7 +172,7 @@ def test_results_that_were_moved_are_found_where_they_are_said_to_be(tmp_path: P
         (tmp_path / "moved").mkdir(exist_ok=True)
         (tmp_path / name).rename(tmp_path / "moved" / name)
     assert verify(left.store).found
-    assert verify(left.store, elsewhere={"jams": tmp_path / "moved" / "jams"}).found == []
+    assert verify(left.store, folders={"jams": tmp_path / "moved" / "jams"}).found == []
 
 
 @pytest.mark.parametrize("words", [["--results", "jams"], ["--look-only", "--accept-losses"]])

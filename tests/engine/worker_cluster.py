@@ -55,6 +55,7 @@ class Cluster:
         self.names = [f"n{number}" for number in range(nodes)]
         self.layout = layout(self.graph, self.names, self.homes)
         self.places = Places(folder / "nodes", folder)
+        self.places.nodes.mkdir(parents=True, exist_ok=True)
         self.workers = [Worker(one, self.places, name) for name in self.names]
         self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
         self.restored: dict[int, tuple[StoredSegment, ...]] = {}

@@ -85,6 +85,26 @@ def test_a_sink_folder_that_is_away_for_a_moment_is_waited_for(cluster: Session,
     assert_exact(application)
 
 
+def test_a_store_that_is_away_for_a_moment_is_waited_for_and_never_made_anew(cluster: Session, tmp_path: Path) -> None:
+    application = pages(tmp_path / "out")
+    store, away = tmp_path / "store", tmp_path / "away"
+    back: list[str] = []
+
+    def return_it() -> None:
+        back.extend(str(path) for path in store.rglob("*")) if store.exists() else None
+        away.rename(store)
+
+    def rename_away() -> None:
+        store.rename(away)
+        threading.Timer(AWAY_S, return_it).start()
+
+    watcher = Watcher(once(rename_away, 8))
+    finish(application, store, BATCH, cluster, watcher)
+    assert back == []
+    assert any("tries again in" in message for message in watcher.messages), watcher.messages
+    assert_exact(application)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with little room."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -114,17 +113,23 @@ def verify_command(
     from tenax.engine.verification import verify
 
     _check_store(store)
-    elsewhere = {}
+    folders = {}
     for word in results or []:
         name, sign, folder = word.partition("=")
         if not sign:
             raise InvalidRequest(f"results are written OUTPUT=DIR, found {word!r}: name the output before the folder")
-        elsewhere[name] = Path(folder)
+        folders[name] = Path(folder)
     if accept_losses and look_only:
         raise InvalidRequest("--look-only moves nothing, found --accept-losses beside it: leave one of the two out")
     out = render.console()
-    with out.status("reading") if not as_json else contextlib.nullcontext():
-        found = verify(store.resolve(), repair=not look_only, accept_losses=accept_losses, elsewhere=elsewhere)
+    with out.status("reading") as status:
+        found = verify(
+            store.resolve(),
+            repair=not look_only,
+            accept_losses=accept_losses,
+            folders=folders,
+            progress=lambda what: status.update(f"reading {what}"),
+        )
     if as_json:
         damaged = [{"what": one.what, "then": one.then} for one in found.found]
         read = {"checkpoints": found.checkpoints, "batches": found.batches, "results": found.results}

@@ -46,6 +46,7 @@ from tenax.engine.worker.process import Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 
+NODES = "nodes"  # in the folder of a run: where nodes keep states
 POLL_S = 0.05
 LOOK_EVERY_S = 0.1  # at the nodes
 CHECK_EVERY_S = 0.5  # whether the store is still ours
@@ -132,17 +133,17 @@ class Driver:
         return Session(work, given.nodes, given.master, heartbeat=given.heartbeat, stop_asked=lambda: self._stop_asked)
 
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
-        session.scratch.also.append(work / "nodes")  # goes with it, should this process be ended at once
+        session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
         self._spark = session
         pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
         try:
-            shipped = Shipped(self.application, Places(work / "nodes", self.store.folder))
+            shipped = Shipped(self.application, Places(work / NODES, self.store.folder))
             self.broadcast = session.context.broadcast(pack(shipped))
             self.runner = PassRunner(session.context, self.broadcast)
             self.proofs = Proofs(self.runner.ask, session.heartbeat)
             given = self.settings
             roles = Roles(given.racks, given.slots, given.standby_nodes, given.standby_slots)
-            self.nodes = Nodes(session, self.runner, work / "nodes", roles)
+            self.nodes = Nodes(session, self.runner, work / NODES, roles)
             coordinator = Coordinator(
                 self.graph,
                 self.settings.control,
@@ -156,7 +157,7 @@ class Driver:
         finally:
             self._stopping.set()
             pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
-            session.scratch.also.remove(work / "nodes")
+            session.scratch.also.remove(work / NODES)
 
     def _work_folder(self) -> Path:
         """Where nodes keep states while this driver runs; what earlier drivers left is of no use to anybody."""
@@ -166,7 +167,7 @@ class Driver:
         for old in runs.glob("*"):
             shutil.rmtree(old, ignore_errors=True)
         work = runs / f"{self.store.epoch:08d}"
-        work.mkdir(parents=True)
+        (work / NODES).mkdir(parents=True)  # no node makes it: it may be away for a moment
         return work
 
     def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor) -> instructions.Stop:

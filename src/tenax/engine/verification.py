@@ -100,10 +100,10 @@ def verify(
     *,
     repair: bool = True,
     accept_losses: bool = False,
-    elsewhere: Mapping[str, Path] | None = None,
+    folders: Mapping[str, Path] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Findings:
-    """Read a store and all results of its run; `elsewhere` is where outputs are that were moved.
+    """Read a store and all results of its run; `folders` is where outputs are that were moved.
 
     With `repair`, damaged results that can be made again are set aside. With `accept_losses`, those that cannot are
     entered into the commit log as lost, which needs an epoch: a driver that still runs ends by itself.
@@ -116,7 +116,7 @@ def verify(
     usable = [key for key, problems in checkpoints if not problems]
     progress("logs and results")
     outputs = {name: (place.sink(), place.partitions) for name, place in noted_outputs(store).items()}
-    for name, folder in (elsewhere or {}).items():
+    for name, folder in (folders or {}).items():
         outputs[name] = (ParquetSink(folder), outputs[name][1] if name in outputs else 1)
     try:
         found = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)

@@ -26,7 +26,7 @@ OF_NO_USE = ("run", "events.jsonl", "events.old.jsonl")  # of a store: nothing i
 SAID = 400  # characters of what was said
 
 
-class Kind(StrEnum):
+class Response(StrEnum):
     """How a start on a damaged store ended well."""
 
     EXACT = "exact"
@@ -74,11 +74,11 @@ class Campaign:
             self._run()
             found = verify(self._root / STORE).found
             if not found:
-                return self._judged(seed, harm, Kind.EXACT, "")
+                return self._judged(seed, harm, Response.EXACT, "")
             self._run()  # what was found is set aside by now, so it is made again
             left = verify(self._root / STORE).found
             said = "; ".join(one.what for one in (left or found))
-            return _refused(seed, harm, said, names) if left else self._judged(seed, harm, Kind.REPAIRED, said)
+            return _refused(seed, harm, said, names) if left else self._judged(seed, harm, Response.REPAIRED, said)
         except TenaxError as error:
             return _refused(seed, harm, " ".join(str(error).split()), names)
 
@@ -111,7 +111,7 @@ def _refused(seed: int, harm: str, said: str, names: Collection[str]) -> Harmed:
     wrong = (
         "" if any(name in said for name in names) else "what is refused is named: the file, its folder or its output"
     )
-    return Harmed(seed, harm, Kind.REFUSED, said[:SAID], wrong)
+    return Harmed(seed, harm, Response.REFUSED, said[:SAID], wrong)
 
 
 def damage(random: Random, root: Path) -> tuple[Path, str]:

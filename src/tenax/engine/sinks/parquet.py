@@ -181,7 +181,7 @@ class ParquetCommitter(Committer):
     def _show(self, one: StagedFile) -> None:
         """Rename a tentative result into its folder, if it is still staged."""
         if one.name and (self._sink.staged / one.name).exists():
-            durable.make_folder(self._sink.tentative)
+            durable.make_folder(self._sink.tentative, below=self._sink.folder.parent)
             durable.move(self._sink.staged / one.name, self._sink.tentative / self._name(one.key))
             durable.sync_folder(self._sink.tentative)
             durable.sync_folder(self._sink.staged)

@@ -91,7 +91,7 @@ def upload_segments(store: Path, task: Task, payloads: Mapping[str, bytes]) -> t
         parts.append(StoredSegment(segment, file, offset, len(payload), zlib.crc32(payload)))
         offset += len(payload)
     if any(damage_of(store, part, verify=True) is not None for part in parts):
-        durable.make_folder(folder)
+        durable.make_folder(folder, below=store)
         durable.write_file(path, content)
     return tuple(parts)
 
@@ -136,7 +136,7 @@ class Manifests:
             damage = None if file in known else damage_of(self._store, part, verify=False)
             if damage is not None:
                 raise DamagedStore(f"checkpoint {checkpoint.number}: {damage}: upload it again")
-        durable.make_folder(self._folder)
+        durable.make_folder(self._folder, below=self._store)
         path = self._path(checkpoint.number, checkpoint.epoch)
         try:
             durable.create_exclusively(path, records.encode(_to_record(checkpoint)))

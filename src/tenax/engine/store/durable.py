@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import zlib
@@ -49,11 +50,16 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def make_folder(path: Path) -> None:
-    """Create a folder and those above it, durably."""
+def make_folder(path: Path, below: Path | None = None) -> None:
+    """Create a folder and those above it, durably; with `below` only those below that one, which must be there.
+
+    What is away for a moment must not be made anew: it could not come back.
+    """
     if path.is_dir():
         return
-    make_folder(path.parent)
+    if path == below:
+        raise StoreFailed(f"{path}: {os.strerror(errno.ENOENT)}: put it back")
+    make_folder(path.parent, below)
     with _naming(path):
         try:
             path.mkdir()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tenax.control.versions import PassId
 from tenax.engine.errors import DamagedStore
-from tenax.engine.worker.versions import HEADER
+from tenax.engine.worker.versions import HEADER, make_task_folder
 
 MARK = b"TNXO"
 SUFFIX = ".out"
@@ -23,7 +23,7 @@ Address = tuple[int, int, int, int]
 def write_outputs(folder: Path, batch: int, pass_id: PassId, chunks: Mapping[Address, bytes]) -> int:
     """Keep what a task sent for one batch; returns the bytes written. The file appears by one rename."""
     listed = json.dumps([[*address, len(chunk), zlib.crc32(chunk)] for address, chunk in chunks.items()]).encode()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_task_folder(folder)
     path = outputs_path(folder, batch, pass_id)
     draft = folder / f".{path.name}.{os.getpid()}"
     with draft.open("wb") as file:

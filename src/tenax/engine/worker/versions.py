@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tenax.control.versions import Version
 from tenax.engine.errors import DamagedStore
+from tenax.engine.store import durable
 from tenax.engine.store.checkpoints import StoredSegment, read_segment
 from tenax.operators.chunks import encode
 from tenax.operators.computation import NO_WATERMARK_US, State
@@ -71,7 +72,7 @@ def write_version(folder: Path, version: Version, before: Index, state: State) -
             parts.append(data)
             offset += len(data)
     listed = json.dumps({one: astuple(segment) for one, segment in index.items()}).encode()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_task_folder(folder)
     draft = folder / f".{name}.{os.getpid()}"
     with draft.open("wb") as file:
         file.write(HEADER.pack(MARK, len(listed), zlib.crc32(listed)))
@@ -79,6 +80,11 @@ def write_version(folder: Path, version: Version, before: Index, state: State) -
         file.writelines(parts)
     draft.rename(folder / name)
     return index, HEADER.size + len(listed) + offset
+
+
+def make_task_folder(folder: Path) -> None:
+    """Make the folder of a task and that of its node, but not the one of all nodes, which the driver has made."""
+    durable.make_folder(folder, below=folder.parent.parent)
 
 
 def read_index(path: Path) -> Index:
