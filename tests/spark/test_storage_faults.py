@@ -143,6 +143,18 @@ def test_a_full_disk_is_waited_for_and_the_sink_is_named_not_the_operator(
     assert_exact(application)
 
 
+def test_a_full_disk_below_the_store_is_waited_for(cluster: Session, tmp_path: Path, small_disk: Path) -> None:
+    application = pages(tmp_path / "out")
+
+    def fill_for_a_while() -> None:
+        threading.Timer(AWAY_S, fill(small_disk).unlink).start()
+
+    watcher = Watcher(once(fill_for_a_while, 8))
+    finish(application, small_disk / "store", BATCH, cluster, watcher)
+    assert any("No space left" in message and "tries again in" in message for message in watcher.messages)
+    assert_exact(application)
+
+
 def test_a_disk_that_stays_full_ends_the_run_which_can_be_started_again(
     cluster: Session, tmp_path: Path, small_disk: Path
 ) -> None:
