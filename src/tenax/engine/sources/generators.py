@@ -56,6 +56,8 @@ class Pace:
         return None if self.idle_after is None or not self.paced else microseconds(self.idle_after)
 
     def __post_init__(self) -> None:
+        if self.rows is not None and not isinstance(self.rows, int):
+            raise InvalidSource(f"rows of a generator are a whole number, found {self.rows!r}: write rows=1000")
         for name, value in (("rows", self.rows or 0), ("disorder", self.disorder_us), ("lateness", self.lateness_us)):
             if not 0 <= value < MAX_ROWS:
                 raise InvalidSource(f"{name} of a generator is 0 to {MAX_ROWS:,}, found {value}: correct it")
