@@ -36,11 +36,6 @@ MAKERS: dict[str, Callable[[int, Pace], Generator]] = {
     disorder=st.sampled_from(["0s", "1us", "5s"]),
 )
 @settings(deadline=None, max_examples=10)
-def test_rows_that_are_no_number_are_refused_in_one_line() -> None:
-    with pytest.raises(InvalidSource, match="rows of a generator are a whole number, found 'abc': write rows=1000"):
-        Pace(rows="abc")  # type: ignore[arg-type]
-
-
 def test_ranges_read_alone_are_the_rows_read_whole(
     name: str, seed: int, rows: int, partitions: int, limit: int, disorder: str
 ) -> None:
@@ -186,3 +181,8 @@ def test_rates_outside_their_range_are_refused(wrong: float) -> None:
 def test_ranges_of_another_source_are_refused(wrong: Json) -> None:
     with pytest.raises(InvalidSource):
         elements(1).read(0, wrong)
+
+
+def test_rows_that_are_no_number_are_refused_in_one_line() -> None:
+    with pytest.raises(InvalidSource, match="rows of a generator are a whole number, found 'abc': write rows=1000"):
+        Pace(rows="abc")  # type: ignore[arg-type]
