@@ -18,7 +18,6 @@ from tenax.control.events import (
     Started,
     TaskReport,
 )
-from tenax.control.failures import JobFailed
 from tenax.control.instructions import (
     CancelCheckpoint,
     CancelPass,
@@ -40,6 +39,7 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.recovery.failures import JobFailed
 from tenax.control.state import Settings
 from tenax.control.versions import Version
 from tenax.model.cluster import Node

@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
+from tenax.application.application import Protection
 from tenax.cli.arguments import overridden
+from tenax.connectors.delivery import console
+from tenax.connectors.generators import Pace
+from tenax.connectors.workloads import elements
 from tenax.control.state import Backups, Outputs, Recovery, Strategy
-from tenax.engine.application import Protection
 from tenax.engine.protection import planned
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.delivery import console
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
 from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

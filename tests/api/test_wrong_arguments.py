@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import tenax as tx
-from tenax.engine.application import Protection
+from tenax.application.application import Protection
 from tenax.engine.loading import load_application
 from tenax.errors import InvalidFile, TenaxError
 

@@ -13,16 +13,16 @@ from dialogues import HOMES, NODES, SETTINGS, TREE, Dialogue
 from rich.console import Console
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
 from tenax.cli.live import LiveView
+from tenax.connectors.delivery import console
+from tenax.connectors.parquet import parquet
+from tenax.connectors.workloads import elements
 from tenax.control.copies import Role
 from tenax.control.events import CheckpointStored
 from tenax.control.instructions import Outcome, PassKind, RunPass, Step, Stop
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.application import Application
 from tenax.engine.latecomers import Latecomers
-from tenax.engine.sinks.delivery import console
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.workloads import elements
 from tenax.engine.worker.orders import LateRows, Report, Sent
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

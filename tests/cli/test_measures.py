@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
 from tenax.cli.measures import Lags, SizeMeter, Sizes, folder_bytes, sources_above
-from tenax.engine.application import Application
-from tenax.engine.sinks.delivery import console
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
+from tenax.connectors.delivery import console
+from tenax.connectors.generators import Pace
+from tenax.connectors.workloads import elements
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US

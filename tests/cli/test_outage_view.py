@@ -10,6 +10,7 @@ import pytest
 from dialogues import HOMES, NODES, SETTINGS, TREE, B, C, Dialogue
 from rich.console import Console, RenderableType
 
+from tenax.chaos.record import Moment, What
 from tenax.cli.demo import demo_schedule
 from tenax.cli.main import run
 from tenax.cli.outage_view import GLYPHS, Condition, Kind, Outages, OutageView, conditions, drawn, output_text
@@ -19,7 +20,6 @@ from tenax.control.events import Event, Published, Woken
 from tenax.control.instructions import Part, Publish
 from tenax.control.state import Settings
 from tenax.control.versions import PassId
-from tenax.engine.chaos.record import Moment, What
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

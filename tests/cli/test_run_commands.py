@@ -11,7 +11,7 @@ import tenax as tx
 from tenax.cli.main import exit_code, run
 from tenax.cli.run import RunFailed, Superseded, failed
 from tenax.control.instructions import Outcome, Stop
-from tenax.engine.errors import EpochLost
+from tenax.errors import EpochLost
 
 GOOD = """
 import tenax as tx
@@ -121,8 +121,8 @@ def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[s
 
 
 def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from tenax.engine.store.records import JsonObject
-    from tenax.engine.store.store import Store
+    from tenax.store.records import JsonObject
+    from tenax.store.store import Store
 
     store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
     store.log_batch(1, {"ranges": {}})

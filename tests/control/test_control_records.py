@@ -6,9 +6,9 @@ import pytest
 
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import BatchesLogged, PassFailed, Started
-from tenax.control.failures import Refused
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.records import plain
+from tenax.control.recovery.failures import Refused
 from tenax.control.versions import PassId, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node

@@ -24,8 +24,8 @@ from tenax.control.events import (
     TaskReport,
     Woken,
 )
-from tenax.control.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
 from tenax.control.instructions import Outcome, RunPass
+from tenax.control.recovery.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
 from tenax.control.state import Backups, Outputs, Recovery, Settings
 from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.cluster import Node

@@ -21,15 +21,6 @@ from tenax.control.events import (
     StopRequested,
     TaskReport,
 )
-from tenax.control.failures import (
-    DeadlinePassed,
-    JobFailed,
-    OperatorRaised,
-    PassFailure,
-    Refused,
-    SourceUnreadable,
-    StorageRefused,
-)
 from tenax.control.instructions import (
     CancelPass,
     Instruction,
@@ -43,6 +34,15 @@ from tenax.control.instructions import (
     Stop,
     StoreCheckpoint,
     Trim,
+)
+from tenax.control.recovery.failures import (
+    DeadlinePassed,
+    JobFailed,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    SourceUnreadable,
+    StorageRefused,
 )
 from tenax.control.state import Settings
 from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version

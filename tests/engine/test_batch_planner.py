@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
+from tenax.connectors.files import files
+from tenax.connectors.parquet import parquet
+from tenax.connectors.source import Limits
 from tenax.control.events import BatchesLogged
 from tenax.engine.batches import BatchPlanner
-from tenax.engine.errors import StoreFailed
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.files import files
-from tenax.engine.sources.source import Limits
-from tenax.engine.store.records import Json
-from tenax.engine.store.store import Store
+from tenax.errors import StoreFailed
+from tenax.store.records import Json
+from tenax.store.store import Store
 
 ROWS, ROWS_EACH = 40, 10
 

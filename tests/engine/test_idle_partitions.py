@@ -14,15 +14,14 @@ from engine.worker_cluster import Cluster, application, results
 
 import tenax as tx
 from tenax.api.streams import Stream
-from tenax.engine.application import Application
+from tenax.application.application import Application
+from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.engine.batches import Batch, BatchPlanner
-from tenax.engine.errors import InvalidSource
 from tenax.engine.idleness import NONE_IDLE, Idle, Idleness
-from tenax.engine.sources.source import Limits, NothingNew, Planned
-from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import LateRows, Report
-from tenax.errors import InvalidRequest
+from tenax.errors import InvalidRequest, InvalidSource
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.store.store import Store
 
 START = datetime(2024, 1, 1)
 START_US = 1_704_067_200_000_000

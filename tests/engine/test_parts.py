@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenax.engine.store.checkpoints import read_segment
 from tenax.engine.worker.parts import LARGE_BYTES, Part, store_parts
 from tenax.model.tasks import Task
+from tenax.store.checkpoints import read_segment
 
 A, B = Task("a", 0), Task("a", 1)
 

@@ -11,18 +11,18 @@ import pytest
 from engine.worker_cluster import Cluster, application, results
 
 import tenax as tx
+from tenax.application.application import check_rebuilt
+from tenax.connectors.source import Limits
 from tenax.control.copies import Role
 from tenax.control.state import Strategy
 from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version, recipe
-from tenax.engine.application import check_rebuilt
 from tenax.engine.layout import layout
-from tenax.engine.sources.source import Limits
-from tenax.engine.store import lines
 from tenax.engine.worker.orders import Order, Report
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidRequest
 from tenax.model.tasks import Task
 from tenax.operators.custom import Changes, KeyedComputation
+from tenax.store import cuts as lines
 
 LOST_AFTER, LAST = 20, 28
 

@@ -10,18 +10,18 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
+from tenax.connectors.delivery import callback
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import ParquetSink, parquet
+from tenax.connectors.sink import Sink
+from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
-from tenax.engine.application import Application
 from tenax.engine.driver import Driver
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
-from tenax.engine.sinks.delivery import callback
-from tenax.engine.sinks.parquet import ParquetSink, parquet
-from tenax.engine.sinks.sink import Sink
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
 from tenax.engine.worker.orders import Report
 from tenax.errors import InvalidTopology
 

@@ -11,12 +11,12 @@ import pytest
 from engine.worker_cluster import LIMIT, Cluster
 
 import tenax as tx
-from tenax.engine.application import Application
+from tenax.application.application import Application
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.ordering import Ordering
-from tenax.engine.store.store import Store
 from tenax.engine.worker.orders import Failure, Order, Report
 from tenax.engine.worker.steps import Worker
+from tenax.store.store import Store
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 BATCH_ROWS = LIMIT.rows
@@ -140,7 +140,7 @@ def test_a_new_driver_goes_on_with_the_columns_of_the_one_before(tmp_path: Path)
 
 
 def columns_of_floats() -> bytes:
-    from tenax.engine.worker.columns import described
+    from tenax.operators.columns import described
 
     return described(pl.DataFrame({"sequence": [1.5]}))
 

@@ -12,14 +12,14 @@ import pytest
 from engine.worker_cluster import ROWS, Cluster, application, results
 
 import tenax as tx
+from tenax.connectors.source import Limits, Planned
 from tenax.control.versions import PassId
-from tenax.engine.errors import DamagedStore
-from tenax.engine.sources.source import Limits, Planned
 from tenax.engine.worker import steps
 from tenax.engine.worker.orders import Report, UploadOrder
 from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.steps import TRIM_EVERY, Worker
 from tenax.engine.worker.versions import file_name, read_index
+from tenax.errors import DamagedStore
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 

@@ -11,17 +11,17 @@ import polars as pl
 from pyarrow import parquet
 
 import tenax as tx
+from tenax.application.application import Application
+from tenax.connectors.formats import as_frame
+from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.source import Limits, Planned
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.application import Application
 from tenax.engine.layout import layout
-from tenax.engine.sinks.parquet import ParquetSink
-from tenax.engine.sources.formats import as_frame
-from tenax.engine.sources.source import Limits, Planned
-from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import Bundle, Order, Places, Report, StepOrder
 from tenax.engine.worker.steps import Worker
 from tenax.model.graph import TaskGraph
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.store.checkpoints import StoredSegment
 
 ROWS = 6_000
 NOW_US = 1_800_000_000_000_000  # the driver's clock: 2027

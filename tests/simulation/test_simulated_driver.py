@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tenax.control import decisions, outages, transitions
+from tenax.control import decisions, transitions
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
 from tenax.control.learned import Ignored, Learned
-from tenax.control.rounds import Climber, Round, next_round
+from tenax.control.recovery import outages
+from tenax.control.recovery.rounds import Climber, Round, next_round
+from tenax.control.recovery.standing import Standing
 from tenax.control.run import Run
-from tenax.control.standing import Standing
 from tenax.control.state import Running, RunState
 from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
 from tenax.model.tasks import Task

@@ -11,10 +11,10 @@ import polars as pl
 from spark.oracles import WINDOW, windowed
 
 from tenax.api.streams import Stream, Topology
-from tenax.engine.application import Application
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
+from tenax.application.application import Application
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import parquet
+from tenax.connectors.workloads import elements
 
 STEPS = 6
 MAX_PARALLELISM = 3

@@ -11,18 +11,18 @@ import polars as pl
 from pyspark import cloudpickle
 from spark.oracles import Results
 
+from tenax.application.application import Application
+from tenax.connectors.generators import Generator
+from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.source import Limits
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.state import Settings
-from tenax.engine.application import Application
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.parquet import ParquetSink
-from tenax.engine.sources.generators import Generator
-from tenax.engine.sources.source import Limits
 from tenax.engine.worker.orders import Report
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "apps"

@@ -14,20 +14,20 @@ from spark.oracles import SECOND_US, windowed
 from spark.runs import Watcher, committed, finish, run, whole_input
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
 from tenax.cli.main import run as command
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import parquet
+from tenax.connectors.source import Limits
+from tenax.connectors.workloads import elements
 from tenax.control.instructions import Outcome
 from tenax.control.state import Settings, Strategy
-from tenax.engine.application import Application
 from tenax.engine.driver import Driver
-from tenax.engine.errors import UnsuitableStore
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.source import Limits
-from tenax.engine.sources.workloads import elements
-from tenax.engine.store.checkpoints import Manifests, ValidCheckpoint
-from tenax.engine.store.events import read_events
+from tenax.errors import UnsuitableStore
+from tenax.store.checkpoints import Manifests, ValidCheckpoint
+from tenax.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from tenax.application.application import Protection
+from tenax.chaos.injector import Injector
+from tenax.chaos.oracle import judge, with_results_in
+from tenax.chaos.process import run_in_processes
+from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What
+from tenax.chaos.runs import Trial, run_and_judge, varied
+from tenax.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, MoveTasks
-from tenax.engine.application import Protection
-from tenax.engine.chaos.injector import Injector
-from tenax.engine.chaos.oracle import judge, with_results_in
-from tenax.engine.chaos.process import run_in_processes
-from tenax.engine.chaos.record import Moment, Outcome, Recorder, Timeline, What
-from tenax.engine.chaos.runs import Trial, run_and_judge, varied
-from tenax.engine.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session

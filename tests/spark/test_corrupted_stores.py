@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from spark.runs import Watcher, example, settings
 
-from tenax.engine.chaos.corruption import STORE, Campaign
+from tenax.chaos.corruption import STORE, Campaign
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
 

@@ -13,19 +13,19 @@ import pytest
 from spark.runs import Watcher, committed
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
+from tenax.chaos.oracle import judge
 from tenax.cli.live import LiveView
+from tenax.connectors.files import files
+from tenax.connectors.parquet import parquet
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings, Strategy
-from tenax.engine.application import Application
-from tenax.engine.chaos.oracle import judge
 from tenax.engine.driver import Driver
 from tenax.engine.latecomers import Told
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.files import files
-from tenax.engine.store import records
-from tenax.engine.store.events import read_events
+from tenax.store import records
+from tenax.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 

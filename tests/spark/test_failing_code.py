@@ -13,20 +13,20 @@ from spark.oracles import SECOND_US, assert_equal, windowed
 from spark.runs import Watcher, finish, run, settings, ship, whole_input
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application
+from tenax.connectors.delivery import callback
+from tenax.connectors.files import files
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import parquet
+from tenax.connectors.source import Limits
+from tenax.connectors.workloads import elements
 from tenax.control.instructions import Outcome
 from tenax.control.state import Settings
-from tenax.engine.application import Application
-from tenax.engine.errors import ChangedSource
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.delivery import callback
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.files import files
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.source import Limits
-from tenax.engine.sources.workloads import elements
-from tenax.engine.store import records
-from tenax.engine.store.events import read_events
+from tenax.errors import ChangedSource
+from tenax.store import records
+from tenax.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 ship(sys.modules[__name__])

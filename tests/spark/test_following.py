@@ -11,20 +11,20 @@ import pytest
 from spark.runs import Watcher, finish
 
 from tenax.api.streams import Topology
+from tenax.application.application import Application, Protection
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import parquet
+from tenax.connectors.source import Limits
+from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction, MoveReplicas
-from tenax.engine.application import Application, Protection
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.parquet import parquet
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.source import Limits
-from tenax.engine.sources.workloads import elements
-from tenax.engine.store.events import read_events
 from tenax.model.tasks import Task
 from tenax.operators.keys import owners, split
+from tenax.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 

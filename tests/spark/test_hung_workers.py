@@ -17,15 +17,15 @@ import pytest
 from spark.oracles import SECOND_US, assert_equal, windowed
 from spark.runs import Watcher, finish, settings
 
+from tenax.application.application import Application
+from tenax.chaos.injector import await_nodes, hang_workers, pid_of
+from tenax.connectors.generators import Pace
+from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, NodesLost
 from tenax.control.instructions import Instruction
-from tenax.engine.application import Application
-from tenax.engine.chaos.injector import await_nodes, hang_workers, pid_of
 from tenax.engine.loading import load_application
 from tenax.engine.session import Heartbeat, Session
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
 from tenax.engine.worker.proof import workers_of
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -19,11 +19,11 @@ import pytest
 from spark.oracles import Results, assert_equal, elements, top_pages, traffic
 from spark.runs import example, finish, results, settings, whole_input
 
-from tenax.engine.application import Application
+from tenax.application.application import Application
+from tenax.connectors.parquet import ParquetSink
 from tenax.engine.scratch import MARK, marked
 from tenax.engine.session import SCRATCH, Session
-from tenax.engine.sinks.parquet import ParquetSink
-from tenax.engine.store import journal
+from tenax.store import journal
 
 pytestmark = pytest.mark.xdist_group("spark")
 

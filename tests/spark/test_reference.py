@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 from spark.runs import example, ship
 
-from tenax.engine.application import Application
-from tenax.engine.chaos.runs import Trial, run_and_judge
+from tenax.application.application import Application
+from tenax.chaos.runs import Trial, run_and_judge
+from tenax.connectors.generators import Generator
+from tenax.connectors.ledger import StagedFile
+from tenax.connectors.parquet import ParquetCommitter
+from tenax.connectors.source import Limits, NothingNew, Planned
+from tenax.connectors.workloads import TrafficLocations
 from tenax.engine.session import Session
-from tenax.engine.sinks.ledger import StagedFile
-from tenax.engine.sinks.parquet import ParquetCommitter
-from tenax.engine.sources.generators import Generator
-from tenax.engine.sources.source import Limits, NothingNew, Planned
-from tenax.engine.sources.workloads import TrafficLocations
-from tenax.engine.store.records import Json
+from tenax.store.records import Json
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -18,9 +18,9 @@ import pytest
 from spark.oracles import SECOND_US, assert_equal, windowed
 from spark.runs import committed
 
+from tenax.connectors.generators import Pace
+from tenax.connectors.workloads import elements
 from tenax.engine.session import own_spark_home
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -14,15 +14,15 @@ import pytest
 from spark.oracles import assert_equal, top_pages
 from spark.runs import Watcher, example, finish, results, settings, whole_input
 
+from tenax.application.application import Application
+from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.instructions import Outcome
-from tenax.engine.application import Application
 from tenax.engine.driver import Driver
-from tenax.engine.errors import DamagedStore
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sinks.parquet import ParquetSink, read_committed
-from tenax.engine.store import journal
-from tenax.engine.store.checkpoints import Manifests
+from tenax.errors import DamagedStore
+from tenax.store import journal
+from tenax.store.checkpoints import Manifests
 
 pytestmark = pytest.mark.xdist_group("spark")
 

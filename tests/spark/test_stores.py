@@ -10,17 +10,17 @@ import pytest
 from spark.oracles import assert_equal, window_tree
 from spark.runs import Watcher, example, finish, results, whole_input
 
+from tenax.application.application import Application
+from tenax.connectors.source import Limits
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings
-from tenax.engine.application import Application
 from tenax.engine.driver import Driver
-from tenax.engine.errors import UnsuitableStore
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sources.source import Limits
-from tenax.engine.store import records
-from tenax.engine.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint
-from tenax.engine.store.events import read_events
+from tenax.errors import UnsuitableStore
+from tenax.store import records
+from tenax.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint
+from tenax.store.events import read_events
 
 pytestmark = pytest.mark.xdist_group("spark")
 

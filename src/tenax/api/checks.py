@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 
-from tenax.engine.sinks.sink import Sink
-from tenax.engine.sources.source import Source
+from tenax.connectors.sink import Sink
+from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest
 from tenax.model.topology import check_name
 from tenax.operators.computation import Computation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tenax.api.streams import Stream, Topology, Windowed
-from tenax.engine.sinks.delivery import callback, console
-from tenax.engine.sinks.parquet import parquet, read_committed, read_latest
-from tenax.engine.sources.files import files
-from tenax.engine.sources.generators import Pace
-from tenax.engine.sources.workloads import elements, incident_reports, page_views, traffic_locations, tweets
+from tenax.connectors.delivery import callback, console
+from tenax.connectors.files import files
+from tenax.connectors.generators import Pace
+from tenax.connectors.parquet import parquet, read_committed, read_latest
+from tenax.connectors.workloads import elements, incident_reports, page_views, traffic_locations, tweets
 from tenax.operators.computation import Computation, State, StepInput, StepOutput
 from tenax.operators.custom import Changes, KeyedComputation
 

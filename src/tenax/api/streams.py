@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from tenax.api import checks
-from tenax.engine.application import Application, Protection, late_output
-from tenax.engine.collisions import check_collisions
-from tenax.engine.sinks.sink import Sink
-from tenax.engine.sources.source import Source
+from tenax.application.application import Application, Protection, late_output
+from tenax.application.collisions import check_collisions
+from tenax.connectors.sink import Sink
+from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model import topology as model
 from tenax.model.topology import Input, Operator, Output, Partitioning

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tenax.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from tenax.engine.application import Protection
+    from tenax.application.application import Protection
 
 
 def name_values(words: list[str]) -> dict[str, object]:

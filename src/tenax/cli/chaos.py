@@ -17,8 +17,8 @@ from tenax.cli.stopping import interrupted_by_all
 from tenax.errors import InvalidFile
 
 if TYPE_CHECKING:
-    from tenax.engine.chaos.record import Moment, Outcome
-    from tenax.engine.chaos.schedule import Schedule
+    from tenax.chaos.record import Moment, Outcome
+    from tenax.chaos.schedule import Schedule
 
 Faults = list[str] | None
 OWN = ("store", "results", "replay", "cluster", "timeline.jsonl", "outcome.json", "driver.log")
@@ -77,10 +77,10 @@ def chaos_command(
 
     Example: tenax chaos examples/apps/traffic.py rows=800000 --max-rows 20000 --random --seed 7 --replicas all
     """
-    from tenax.engine.application import check_rebuilt
-    from tenax.engine.chaos.process import run_in_processes
-    from tenax.engine.chaos.runs import Trial
-    from tenax.engine.chaos.schedule import Kind, check, parse_fault, random_schedule
+    from tenax.application.application import check_rebuilt
+    from tenax.chaos.process import run_in_processes
+    from tenax.chaos.runs import Trial
+    from tenax.chaos.schedule import Kind, check, parse_fault, random_schedule
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
@@ -147,7 +147,7 @@ def tell(console: Console, moment: Moment) -> None:
 
 def told_text(moment: Moment) -> str:
     """A moment for people; empty if it is nothing out of the ordinary."""
-    from tenax.engine.chaos.record import What, names
+    from tenax.chaos.record import What, names
 
     nodes = ", ".join(names(moment.detail.get("nodes")))
     match moment.what, moment.detail:

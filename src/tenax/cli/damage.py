@@ -11,16 +11,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from tenax.chaos.corruption import STORE, Campaign
 from tenax.cli.chaos import emptied
+from tenax.connectors.source import Limits
 from tenax.control.state import Settings
-from tenax.engine.chaos.corruption import STORE, Campaign
-from tenax.engine.errors import ClusterFailed
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.sources.source import Limits
-from tenax.engine.store import journal
+from tenax.errors import ClusterFailed
 from tenax.examples import app_path
+from tenax.store import journal
 
 ROWS, BATCH_ROWS, KILLED_AT = 9_000, 500, 11
 NODES = 2

@@ -19,12 +19,12 @@ from tenax.errors import InvalidFile, TenaxError
 from tenax.examples import app_path
 
 if TYPE_CHECKING:
+    from tenax.application.application import Application
+    from tenax.chaos.record import Outcome, Recorder
+    from tenax.chaos.schedule import Schedule
     from tenax.cli.outage_view import Outages
     from tenax.cli.report import Account
     from tenax.control.instructions import Stop
-    from tenax.engine.application import Application
-    from tenax.engine.chaos.record import Outcome, Recorder
-    from tenax.engine.chaos.schedule import Schedule
     from tenax.engine.protection import Protected
     from tenax.engine.session import Session
     from tenax.engine.settings import RunSettings
@@ -65,11 +65,11 @@ def demo_command(
 
     The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes; Ctrl-C ends it in good order.
     """
-    from tenax.engine.application import Protection
-    from tenax.engine.errors import StartStopped
+    from tenax.application.application import Protection
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Session
+    from tenax.errors import StartStopped
 
     _emptied(out)
     options: dict[str, object] = {
@@ -103,7 +103,7 @@ def demo_command(
 
 def demo_schedule(seconds: int, nodes: int, seed: int) -> Schedule:
     """A rack is killed when a third of the time is over; its nodes return one after the other."""
-    from tenax.engine.chaos.schedule import Fault, Kind, Unit, When
+    from tenax.chaos.schedule import Fault, Kind, Unit, When
 
     dice = random.Random(seed)
     rack = dice.randint(1, RACKS)
@@ -149,12 +149,12 @@ def _run_and_judge(
     session: Session,
     stops: Stopping,
 ) -> tuple[Account, Outcome]:
+    from tenax.chaos.injector import Injector
+    from tenax.chaos.oracle import judge
+    from tenax.chaos.record import Recorder, Timeline
+    from tenax.chaos.reference import judge_by_input
+    from tenax.chaos.runs import Trial, outcome
     from tenax.cli.outage_view import Outages, OutageView
-    from tenax.engine.chaos.injector import Injector
-    from tenax.engine.chaos.oracle import judge
-    from tenax.engine.chaos.record import Recorder, Timeline
-    from tenax.engine.chaos.reference import judge_by_input
-    from tenax.engine.chaos.runs import Trial, outcome
     from tenax.engine.driver import Driver
     from tenax.model.graph import TaskGraph
 

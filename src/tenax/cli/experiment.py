@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tenax.cli import render
 from tenax.cli.options import made
-from tenax.experiments.registry import EXPERIMENTS, experiment, run_experiment
+from tenax_lab.registry import EXPERIMENTS, experiment, run_experiment
 
 app = typer.Typer(
     help="""Run the papers' evaluations on this machine, the paper's claim beside our figure.

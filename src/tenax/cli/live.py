@@ -13,15 +13,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tenax.application.application import Application
 from tenax.cli import render
 from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import Outages, output_text
 from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
-from tenax.control.failures import OperatorRaised
 from tenax.control.instructions import Instruction, Outcome, Stop
-from tenax.engine.application import Application
+from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.latecomers import Latecomers
 from tenax.engine.worker.orders import Report

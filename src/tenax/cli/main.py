@@ -16,8 +16,7 @@ from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
 from tenax.cli.run import Superseded, run_command
 from tenax.cli.stopping import INTERRUPTED
-from tenax.engine.errors import EpochLost
-from tenax.errors import TenaxError
+from tenax.errors import EpochLost, TenaxError
 
 FAILED = 2  # a mistake of the user's, or a run that could not go on
 SUPERSEDED = 3  # a newer driver has the store

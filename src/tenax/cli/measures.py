@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.engine.application import Application
+from tenax.application.application import Application
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenax.chaos.record import Moment, What, names
 from tenax.cli.outage_view import Outages
-from tenax.engine.chaos.record import Moment, What, names
 from tenax.pictures.timeline import History, Landmark, NodeBar, Result, timeline_svg
 
 STYLE = """

@@ -75,17 +75,17 @@ def run_command(
 
     Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
     """
+    from tenax.application.application import check_rebuilt
     from tenax.cli.live import LiveView
-    from tenax.engine.admission import admitted
-    from tenax.engine.application import check_rebuilt
+    from tenax.connectors.source import Limits
     from tenax.engine.batches import check_drained
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
     from tenax.engine.settings import RunSettings
-    from tenax.engine.sources.source import Limits
     from tenax.operators.durations import microseconds
+    from tenax.takeover.admission import admitted
 
     if master is None:
         check_standby(standby_nodes, nodes)

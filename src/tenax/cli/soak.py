@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tenax.chaos.process import run_in_processes
+from tenax.chaos.runs import Trial, varied
+from tenax.chaos.schedule import random_schedule
 from tenax.cli.chaos import emptied
 from tenax.cli.damage import damaged
-from tenax.engine.chaos.process import run_in_processes
-from tenax.engine.chaos.runs import Trial, varied
-from tenax.engine.chaos.schedule import random_schedule
 from tenax.errors import TenaxError
 from tenax.examples import app_path
 from tenax.simulation.runs import Shape, SimulationFailed, simulate

@@ -22,11 +22,11 @@ def inspect_command(
 
     Example: tenax inspect out/traffic/store --events 20
     """
-    from tenax.engine.store import journal
-    from tenax.engine.store.checkpoints import Manifests
-    from tenax.engine.store.events import read_events
-    from tenax.engine.store.records import decode_object, integer, items, mapping
-    from tenax.engine.store.store import CHANGES
+    from tenax.store import journal
+    from tenax.store.checkpoints import Manifests
+    from tenax.store.events import read_events
+    from tenax.store.records import decode_object, integer, items, mapping
+    from tenax.store.store import CHANGES
 
     file = store / "store.json"
     _check_store(store)
@@ -110,7 +110,7 @@ def verify_command(
 
     Example: tenax verify out/traffic/store
     """
-    from tenax.engine.verification import verify
+    from tenax.takeover.verification import verify
 
     _check_store(store)
     folders = {}

@@ -61,14 +61,15 @@ from functools import partial
 
 import numpy as np
 
-from tenax.control import checkpoints, invariants
+from tenax.control import invariants
+from tenax.control.checkpoints import strategies as checkpoints
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Instruction
 from tenax.control.learned import Ignored
-from tenax.control.placement import place_tasks
+from tenax.control.placement.spreading import place_tasks
+from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Place, Run
-from tenax.control.standing import Standing, standing
 from tenax.control.state import RunState, Settings, Strategy
 from tenax.control.stories import Entry, Line, tell
 from tenax.control.transitions import learn

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tenax.control.balancing import change_places
-from tenax.control.checkpoints import acknowledged, captured, everybody, is_last, sweeping, wanted
+from tenax.control.checkpoints.strategies import acknowledged, captured, everybody, is_last, sweeping, wanted
 from tenax.control.copies import Role
-from tenax.control.faults import pause_s
-from tenax.control.following import plan_replicas, retire
-from tenax.control.homes import place_lost
 from tenax.control.instructions import (
     CancelPass,
     Instruction,
@@ -25,10 +21,14 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
 )
-from tenax.control.outages import settle
-from tenax.control.rounds import gap, next_round
+from tenax.control.placement.assignment import place_lost
+from tenax.control.placement.balancing import change_places
+from tenax.control.placement.following import plan_replicas, retire
+from tenax.control.recovery.outages import settle
+from tenax.control.recovery.pauses import pause_s
+from tenax.control.recovery.rounds import gap, next_round
+from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
-from tenax.control.standing import Standing, standing
 from tenax.control.state import (
     KEPT_CHECKPOINTS,
     Backups,

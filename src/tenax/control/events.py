@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenax.control.failures import PassFailure
+from tenax.control.recovery.failures import PassFailure
 from tenax.control.versions import PassId, StoredCheckpoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tenax.control.checkpoints import acknowledged
+from tenax.control.checkpoints.strategies import acknowledged
 from tenax.control.copies import Role
-from tenax.control.outages import partial
+from tenax.control.recovery.outages import partial
+from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
-from tenax.control.standing import standing
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState, Strategy
 from tenax.control.transitions import through
 from tenax.control.versions import PassId, StoredCheckpoint

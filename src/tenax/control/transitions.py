@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tenax.control.balancing import begin_moves
-from tenax.control.checkpoints import acknowledged, swept
+from tenax.control.checkpoints.rebuild_points import known_recipes, rebuildable, with_fewer_recipes, with_recipe
+from tenax.control.checkpoints.strategies import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
     BatchesLogged,
@@ -27,13 +27,6 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.failed_passes import pass_failed
-from tenax.control.failures import (
-    Refused,
-)
-from tenax.control.faults import given_up, has_patience
-from tenax.control.following import counted, planning_failed, replicas_planned
-from tenax.control.homes import place_replicas
 from tenax.control.instructions import (
     Outcome,
     Part,
@@ -42,11 +35,18 @@ from tenax.control.instructions import (
     Stop,
 )
 from tenax.control.learned import Ignored, Learned, failed
-from tenax.control.outages import nodes_lost, partial, settle
-from tenax.control.recipes import known_recipes, rebuildable, with_fewer_recipes, with_recipe
-from tenax.control.rounds import gap
+from tenax.control.placement.assignment import place_replicas
+from tenax.control.placement.balancing import begin_moves
+from tenax.control.placement.following import counted, planning_failed, replicas_planned
+from tenax.control.recovery.failed_passes import pass_failed
+from tenax.control.recovery.failures import (
+    Refused,
+)
+from tenax.control.recovery.outages import nodes_lost, partial, settle
+from tenax.control.recovery.pauses import given_up, has_patience
+from tenax.control.recovery.rounds import gap
+from tenax.control.recovery.standing import qualities, standing
 from tenax.control.run import Run
-from tenax.control.standing import qualities, standing
 from tenax.control.state import (
     KEPT_CHECKPOINTS,
     Phase,

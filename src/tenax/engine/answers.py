@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from py4j.protocol import Py4JJavaError
 
+from tenax.application.traces import MAX_CAUSE, cause_of, place_of, with_sources
 from tenax.control import events, instructions
-from tenax.control.failures import (
+from tenax.control.recovery.failures import (
     JobFailed,
     NodeGone,
     OperatorRaised,
@@ -16,9 +17,8 @@ from tenax.control.failures import (
     SourceUnreadable,
     StorageRefused,
 )
-from tenax.engine.errors import InvalidSource, StoreFailed, UnreadableSource
-from tenax.engine.traces import MAX_CAUSE, cause_of, place_of, with_sources
 from tenax.engine.worker.orders import Failure
+from tenax.errors import InvalidSource, StoreFailed, UnreadableSource
 from tenax.model.tasks import Task
 
 

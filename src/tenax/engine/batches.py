@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tenax.application.application import Application
+from tenax.connectors.files import FileSource
+from tenax.connectors.source import Limits, NothingNew, Planned
+from tenax.connectors.watching import FileWatch
 from tenax.control import events
-from tenax.engine.application import Application
-from tenax.engine.errors import InvalidSource, UnreadableSource
 from tenax.engine.idleness import NONE_IDLE, Idle, Idleness, Marks
-from tenax.engine.sources.files import FileSource
-from tenax.engine.sources.source import Limits, NothingNew, Planned
-from tenax.engine.sources.watching import FileWatch
-from tenax.engine.store import records
-from tenax.engine.store.records import Json
-from tenax.engine.store.store import LoggedBatch, Store
-from tenax.errors import InvalidRequest
+from tenax.errors import InvalidRequest, InvalidSource, UnreadableSource
+from tenax.store import records
+from tenax.store.records import Json
+from tenax.store.store import LoggedBatch, Store
 
 POLL_S = 0.02
 PATIENCE_S = 10.0  # with a source that has no rows at all, until the user is told

@@ -14,37 +14,37 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from tenax.application.application import Application, check_rebuilt
+from tenax.application.rehearsal import has_batches, rehearse
+from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.control.failures import DeadlinePassed
 from tenax.control.records import plain
+from tenax.control.recovery.failures import DeadlinePassed
 from tenax.control.state import Strategy
 from tenax.control.versions import Version
 from tenax.engine.answers import failed, one_line, pass_failure
-from tenax.engine.application import Application, check_rebuilt
-from tenax.engine.changes import NOTED
-from tenax.engine.errors import EpochLost, StartStopped, StoreFailed
 from tenax.engine.latecomers import Latecomers
 from tenax.engine.masters import check_master
 from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
 from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
 from tenax.engine.proofs import Proofs
-from tenax.engine.rehearsal import has_batches, rehearse
 from tenax.engine.resuming import take_over
 from tenax.engine.scratch import sweep
 from tenax.engine.session import LOG, SCRATCH, SPARK_HOME, NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.storage_waits import StorageWaits
-from tenax.engine.store import lines
-from tenax.engine.store.checkpoints import Checkpoint
-from tenax.engine.traces import trace_of, with_sources
 from tenax.engine.uploads import Uploads
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
 from tenax.engine.worker.process import Shipped
+from tenax.errors import EpochLost, StartStopped, StoreFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.store import cuts as lines
+from tenax.store.checkpoints import Checkpoint
+from tenax.takeover.changes import NOTED
 
 NODES = "nodes"  # in the folder of a run: where nodes keep states
 POLL_S = 0.05

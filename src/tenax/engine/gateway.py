@@ -14,8 +14,8 @@ from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from tenax.engine.errors import StartStopped
 from tenax.engine.scratch import MARK, Scratch
+from tenax.errors import StartStopped
 
 POLL_S = 0.05
 STOP_DEADLINE_S = 20.0  # for Spark to end in good order; then it is ended

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenax.engine.application import Application
-from tenax.engine.sources.source import NothingNew, Planned
+from tenax.application.application import Application
+from tenax.connectors.source import NothingNew, Planned
 from tenax.model.graph import TaskGraph
 from tenax.operators.computation import NO_WATERMARK_US
 

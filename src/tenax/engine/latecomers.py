@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tenax.application.application import Application, late_output
 from tenax.control.copies import Role
-from tenax.control.failures import RowsLate
 from tenax.control.instructions import PassKind, RunPass
-from tenax.engine.application import Application, late_output
+from tenax.control.recovery.failures import RowsLate
 from tenax.engine.worker.orders import LateRows, Report
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

@@ -12,8 +12,8 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
-from tenax.engine.application import Application
-from tenax.engine.traces import RAISED, cause_of
+from tenax.application.application import Application
+from tenax.application.traces import RAISED, cause_of
 from tenax.errors import InvalidFile, TenaxError
 
 TOPOLOGY = "topology"

@@ -8,8 +8,7 @@ import socket
 import threading
 import time
 
-from tenax.engine.errors import ClusterFailed
-from tenax.errors import InvalidRequest
+from tenax.errors import ClusterFailed, InvalidRequest
 
 ANSWER_S = 1.5  # for all addresses together, the look-up of their names included
 STANDALONE = re.compile(r"spark://([^,/\s:]+:\d+(?:,[^,/\s:]+:\d+)*)")

@@ -6,21 +6,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tenax.application.application import Application
 from tenax.control.copies import Role
 from tenax.control.instructions import Reading, RunPass, Step, Trim
 from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
-from tenax.engine.application import Application
 from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.layout import layout
-from tenax.engine.store.checkpoints import StoredSegment
-from tenax.engine.store.records import JsonObject
-from tenax.engine.worker.columns import difference, empty
 from tenax.engine.worker.orders import Failure, Order, ReadOrder, Report, StepOrder
 from tenax.engine.worker.retained import queue_segment
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
+from tenax.operators.columns import difference, empty
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.store.checkpoints import StoredSegment
+from tenax.store.records import JsonObject
 
 
 class Ordering:

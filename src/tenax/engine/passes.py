@@ -16,14 +16,14 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer, pack_long
 from pyspark.util import _load_from_socket
 
-from tenax.engine.errors import ClusterFailed
 from tenax.engine.session import NODE_SLOTS, NodeInfo
-from tenax.engine.store.checkpoints import StoredSegment
 from tenax.engine.worker.orders import NODE, Bundle, Failure, Order, Report, UploadOrder
 from tenax.engine.worker.process import ORDER, WrongNode, node_here, order_here, packed, worker_of
 from tenax.engine.worker.proof import Proof
 from tenax.engine.worker.steps import Worker
+from tenax.errors import ClusterFailed
 from tenax.model.tasks import Task
+from tenax.store.checkpoints import StoredSegment
 
 MEETING_DEADLINE_S = 60.0
 MEETINGS = itertools.count(1)  # of this process: a group that was cancelled stays so, for later runs as well

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from tenax.application.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.control.run import need_queues
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
-from tenax.engine.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.engine.settings import Replanned, RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tenax.application.application import Application, late_output
+from tenax.application.traces import cause_of
+from tenax.connectors.ledger import StagedFile
+from tenax.connectors.sink import Committer
 from tenax.control.instructions import Part, Publish
 from tenax.control.versions import PassId
-from tenax.engine.application import Application, late_output
-from tenax.engine.errors import EpochLost, SinkFailed, SinkRaised, StoreFailed
-from tenax.engine.sinks.ledger import StagedFile
-from tenax.engine.sinks.sink import Committer
-from tenax.engine.traces import cause_of
 from tenax.engine.worker.orders import Report
-from tenax.errors import TenaxError
+from tenax.errors import EpochLost, SinkFailed, SinkRaised, StoreFailed, TenaxError
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 

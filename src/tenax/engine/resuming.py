@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenax.application.application import Application
 from tenax.control.versions import StoredCheckpoint
-from tenax.engine.admission import admitted, fence
-from tenax.engine.application import Application
 from tenax.engine.batches import BatchPlanner
-from tenax.engine.changes import Changes
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.publishing import Publisher
 from tenax.engine.settings import RunSettings
-from tenax.engine.store import lines, records
-from tenax.engine.store.checkpoints import ValidCheckpoint
-from tenax.engine.store.store import Store
-from tenax.engine.takeover import check_takeover, newest_batch, outputs_of
-from tenax.engine.verification import note_outputs
 from tenax.model.graph import TaskGraph
+from tenax.store import cuts as lines
+from tenax.store import records
+from tenax.store.checkpoints import ValidCheckpoint
+from tenax.store.store import Store
+from tenax.takeover.admission import admitted, fence
+from tenax.takeover.changes import Changes
+from tenax.takeover.consistency import check_takeover, newest_batch, outputs_of
+from tenax.takeover.verification import note_outputs
 
 
 @dataclass(frozen=True, slots=True)

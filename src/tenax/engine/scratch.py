@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenax.engine.errors import ClusterFailed
+from tenax.errors import ClusterFailed
 
 MARK = "TENAX_SCRATCH"  # in the environment of every process of a cluster: its scratch folder
 OWNER = "owner.json"

@@ -18,10 +18,9 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 
 from tenax.engine.answers import one_line
-from tenax.engine.errors import ClusterFailed, StartStopped
 from tenax.engine.gateway import Gateway
 from tenax.engine.scratch import Scratch
-from tenax.errors import InvalidRequest
+from tenax.errors import ClusterFailed, InvalidRequest, StartStopped
 
 LOOPBACK = "127.0.0.1"
 NODE_SLOTS = 2  # one for live passes, one for background work; nodes of an embedded cluster have one more, for proofs

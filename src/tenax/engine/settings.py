@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from tenax.connectors.source import Limits
 from tenax.control.state import Settings, Strategy
 from tenax.engine.session import Heartbeat
-from tenax.engine.sources.source import Limits
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from pyspark import cloudpickle
 
-from tenax.engine.application import Application
+from tenax.application.application import Application
 from tenax.errors import InvalidTopology
 
 CLOUDPICKLE = "cloudpickle"

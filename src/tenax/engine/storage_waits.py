@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tenax.control import events, instructions
-from tenax.control.failures import StorageRefused
+from tenax.control.recovery.failures import StorageRefused
 
 SLOW_S = 10.0  # without an answer of a sink or the store; said again after twice as long, and so on
 

@@ -6,9 +6,9 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tenax.engine.errors import ClusterFailed
 from tenax.engine.passes import Outcome, Uploaded
 from tenax.engine.worker.orders import UploadOrder
+from tenax.errors import ClusterFailed
 
 IDLE_S = 0.05  # between two live passes, if there is enough to do
 

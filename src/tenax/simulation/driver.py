@@ -28,15 +28,6 @@ from tenax.control.events import (
     TaskReport,
     Woken,
 )
-from tenax.control.failures import (
-    DeadlinePassed,
-    JobFailed,
-    NodeGone,
-    OperatorRaised,
-    PassFailure,
-    Refused,
-    StorageRefused,
-)
 from tenax.control.instructions import (
     Instruction,
     LogBatches,
@@ -50,6 +41,15 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
     Wake,
+)
+from tenax.control.recovery.failures import (
+    DeadlinePassed,
+    JobFailed,
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    Refused,
+    StorageRefused,
 )
 from tenax.control.state import Phase, Settings, Strategy
 from tenax.control.versions import NO_PASS, PassId, Span, Version

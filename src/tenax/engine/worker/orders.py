@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenax.connectors.ledger import StagedFile
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.layout import Layout
-from tenax.engine.sinks.ledger import StagedFile
-from tenax.engine.store.checkpoints import StoredSegment
-from tenax.engine.store.records import Json
 from tenax.model.tasks import Task
 from tenax.operators.lateness import Overdue
+from tenax.store.checkpoints import StoredSegment
+from tenax.store.records import Json
 
 
 @dataclass(frozen=True, slots=True)

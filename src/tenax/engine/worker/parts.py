@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.engine.store.checkpoints import StoredSegment, upload_segments
 from tenax.model.tasks import Task
+from tenax.store.checkpoints import StoredSegment, upload_segments
 
 WRITES_AT_ONCE = 8  # whatever is made durable waits for the disk
 LARGE_BYTES = 1 << 18

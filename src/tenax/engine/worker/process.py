@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark import Broadcast, TaskContext
 
-from tenax.engine.application import Application
+from tenax.application.application import Application
 from tenax.engine.worker.orders import Order, Places
 from tenax.engine.worker.steps import Worker
 

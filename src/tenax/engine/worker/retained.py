@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tenax.control.versions import PassId
-from tenax.engine.errors import DamagedStore
 from tenax.engine.worker.versions import HEADER, make_task_folder
+from tenax.errors import DamagedStore
 
 MARK = b"TNXO"
 SUFFIX = ".out"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tenax.engine.sources.source import Source
-from tenax.engine.store.records import Json
+from tenax.connectors.source import Source
 from tenax.operators.computation import END_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.lateness import Overdue, admit
+from tenax.store.records import Json
 
 
 @dataclass(frozen=True, slots=True)

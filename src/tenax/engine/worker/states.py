@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from tenax.control.versions import NO_PASS, PassId, Span, Version
-from tenax.engine.store.checkpoints import StoredSegment, read_segment
 from tenax.engine.worker.orders import Places
 from tenax.engine.worker.parts import Part
 from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
@@ -25,6 +24,7 @@ from tenax.engine.worker.versions import (
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode
 from tenax.operators.computation import State
+from tenax.store.checkpoints import StoredSegment, read_segment
 
 # What a disk says that is full, read-only, out of reach or broken for a while.
 PASSING = {

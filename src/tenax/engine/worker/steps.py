@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from tenax.application.application import Application, late_output
+from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.control.copies import Role
 from tenax.control.versions import Version
-from tenax.engine.application import Application, late_output
-from tenax.engine.errors import StoreFailed, UnreadableSource
 from tenax.engine.layout import stays
-from tenax.engine.store.checkpoints import StoredSegment
-from tenax.engine.traces import RAISED, cause_of, place_of, trace_of
-from tenax.engine.worker.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
 from tenax.engine.worker.orders import (
     Bundle,
     Failure,
@@ -33,11 +30,14 @@ from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
+from tenax.errors import StoreFailed, UnreadableSource
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
+from tenax.operators.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
+from tenax.store.checkpoints import StoredSegment
 
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs
 

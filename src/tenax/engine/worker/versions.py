@@ -11,11 +11,11 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from tenax.control.versions import Version
-from tenax.engine.errors import DamagedStore
-from tenax.engine.store import durable
-from tenax.engine.store.checkpoints import StoredSegment, read_segment
+from tenax.errors import DamagedStore
 from tenax.operators.chunks import encode
 from tenax.operators.computation import NO_WATERMARK_US, State
+from tenax.store import durable
+from tenax.store.checkpoints import StoredSegment, read_segment
 
 HEADER = struct.Struct("<4sII")  # mark, length of the index, its checksum
 MARK = b"TNXV"

@@ -1,6 +1,6 @@
 """Which failed tasks come back first, so that the most important outputs return soonest (paper 4)."""
 
-from tenax.planning.recovery.planner import ALGORITHMS, plan_recovery
+from tenax.planning.recovery.facade import ALGORITHMS, plan_recovery
 from tenax.planning.recovery.schedule import schedule_recovery
 from tenax.planning.recovery.validator import check_recovery, check_schedule
 

@@ -11,9 +11,9 @@ import numpy as np
 from tenax.errors import InvalidRequest
 from tenax.model.graph import Bools, Ints, TaskGraph
 from tenax.model.plans import Arrival, RecoverySchedule
+from tenax.planning.recovery.facade import Choice, check_request, choose
 from tenax.planning.recovery.fill import fill
 from tenax.planning.recovery.outage import Outage
-from tenax.planning.recovery.planner import Choice, check_request, choose
 from tenax.planning.ticks import Ticks
 
 PLANNED_ROUNDS = 3

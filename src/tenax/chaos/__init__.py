@@ -1,0 +1,1 @@
+"""Faults on real processes, and the judges that look at what became of the results."""

@@ -1,0 +1,156 @@
+"""The oracle: what a run has committed, held against a run of the same batches without failures."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tenax.application.application import Application
+from tenax.chaos.record import Recorder
+from tenax.connectors.ledger import Key, Ledger, StagedFile
+from tenax.connectors.parquet import ParquetSink, visible_name
+from tenax.control.instructions import Outcome
+from tenax.control.state import Settings
+from tenax.engine.driver import Driver
+from tenax.engine.session import Session
+from tenax.engine.settings import RunSettings
+from tenax.errors import ClusterFailed, DamagedStore
+from tenax.store import durable, journal, records
+from tenax.store.store import LoggedBatch
+
+MAX_SHOWN = 5  # findings that a text names
+REPLAY = "replay"  # the folder of the run without failures, beside the store
+REPLAYED = Settings(max_batches_per_pass=8, max_batches_ahead=16, max_unpublished=16)  # nobody waits for single batches
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the oracle found; each finding is one (output, batch, partition).
+
+    - `lost`: a run without failures has it, this one does not.
+    - `duplicated`: committed more than once, or a file that no entry of the commit log names.
+    - `different`: other rows, other bytes, or a result that a run without failures does not have.
+    - `uncorrected`: still tentative, though the run is over.
+    - `tentative` results were shown, and of those `corrected` have a final one now.
+    """
+
+    final: int
+    tentative: int
+    corrected: int
+    lost: tuple[str, ...] = ()
+    duplicated: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+    uncorrected: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> bool:
+        """Whether the final results are exactly those of a run without failures."""
+        return not (self.lost or self.duplicated or self.different or self.uncorrected)
+
+    def __str__(self) -> str:
+        if self.held:
+            return (
+                f"{self.final} final results, all as in a run without failures; {self.corrected} were tentative first"
+            )
+        return "; ".join(
+            f"{len(found)} {name}: {', '.join(found[:MAX_SHOWN])}{', ...' if len(found) > MAX_SHOWN else ''}"
+            for name in ("lost", "duplicated", "different", "uncorrected")
+            if (found := getattr(self, name))
+        )
+
+
+def judge(application: Application, store: Path, results: Path, session: Session, nodes: int = 2) -> Verdict:
+    """Replay the batch log of a finished run without failures, and compare every final result, to the byte.
+
+    `results` is the folder of its outputs, one folder each (`with_results_in`). The run kept its whole batch log.
+    """
+    folder = store.parent / REPLAY
+    shutil.rmtree(folder, ignore_errors=True)
+    copy_batches(store, folder / "store")
+    again = with_results_in(application, folder / "results")
+    settings = RunSettings(nodes=nodes, control=REPLAYED, replay=True, keep_batches=True)
+    stop = Driver(again, folder / "store", settings, Recorder(), session).run()
+    if stop.outcome is not Outcome.FINISHED:
+        raise ClusterFailed(f"a run without failures finishes, found {stop.reason}: correct that first")
+    return compare(tuple(application.sinks), results, folder / "results")
+
+
+def with_results_in(application: Application, folder: Path) -> Application:
+    """The same application with all results as Parquet files, each output in a folder of its own."""
+    return replace(application, sinks={name: ParquetSink(folder / name) for name in application.sinks})
+
+
+def copy_batches(store: Path, target: Path) -> None:
+    """Make a new store that begins with the batch log of another one."""
+    logged = [LoggedBatch(records.integer(one, "batch"), one["data"]) for one in journal.read(store / "batches")]
+    if not logged or logged[0].number != 1:
+        first = logged[0].number if logged else "none"
+        raise DamagedStore(
+            f"{store}: a replay needs the batch log from batch 1 on, found {first}: run it with the whole log kept"
+        )
+    durable.make_folder(target / "batches")
+    payload, _ = journal.encoded({"batch": one.number, "data": one.data} for one in logged)
+    durable.write_file(target / "batches" / f"{0:08d}.jsonl", payload)  # older than any epoch
+
+
+def compare(outputs: tuple[str, ...], found: Path, expected: Path) -> Verdict:
+    """Hold the results of all outputs against those of a run without failures."""
+    verdict = Verdict(0, 0, 0)
+    for output in outputs:
+        one = _compared(output, ParquetSink(found / output), ParquetSink(expected / output))
+        verdict = Verdict(
+            verdict.final + one.final,
+            verdict.tentative + one.tentative,
+            verdict.corrected + one.corrected,
+            verdict.lost + one.lost,
+            verdict.duplicated + one.duplicated,
+            verdict.different + one.different,
+            verdict.uncorrected + one.uncorrected,
+        )
+    return verdict
+
+
+def _compared(output: str, found: ParquetSink, expected: ParquetSink) -> Verdict:
+    ours, theirs = (Ledger.of(journal.read(sink.log)) for sink in (found, expected))
+    tentative = ours.corrected | ours.tentative.keys()
+    known = {visible_name(output, partition, batch) for (batch, partition), one in ours.final.items() if one.name}
+    visible = {path.name for path in found.folder.glob("*.parquet")}
+    shown = {path.name for path in found.tentative.glob("*.parquet")} if found.tentative.exists() else set()
+    different = [
+        key
+        for key in sorted(ours.final)
+        if key not in theirs.final or not _equal(output, key, (found, ours.final[key]), (expected, theirs.final[key]))
+    ]
+    return Verdict(
+        final=len(ours.final),
+        tentative=len(tentative),
+        corrected=len(ours.corrected),
+        lost=tuple(_named(output, key) for key in sorted(theirs.final.keys() - ours.final.keys())),
+        duplicated=(*(_named(output, key) for key in ours.repeated), *sorted(visible - known)),
+        different=tuple(_named(output, key) for key in different),
+        uncorrected=(
+            *(_named(output, key) for key in sorted(ours.tentative)),
+            *(f"{found.tentative.name}/{name}" for name in sorted(shown)),
+        ),
+    )
+
+
+def _equal(output: str, key: Key, one: tuple[ParquetSink, StagedFile], other: tuple[ParquetSink, StagedFile]) -> bool:
+    """Whether two results are logged alike, and their files are as logged."""
+    (sink, part), (other_sink, other_part) = one, other
+    if (part.rows, part.bytes, part.crc32) != (other_part.rows, other_part.bytes, other_part.crc32):
+        return False
+    if not part.name:
+        return True
+    name = visible_name(output, key[1], key[0])
+    path, other_path = sink.folder / name, other_sink.folder / name
+    if not (path.exists() and other_path.exists()):
+        return False
+    content = path.read_bytes()
+    return zlib.crc32(content) == part.crc32 and content == other_path.read_bytes()
+
+
+def _named(output: str, key: Key) -> str:
+    return f"{output} batch {key[0]} partition {key[1]}"

@@ -1,0 +1,127 @@
+"""One run under faults, from its settings to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tenax.application.application import ALL, BACKUPS, Application, Protection
+from tenax.chaos.injector import Injector
+from tenax.chaos.oracle import Verdict, judge, with_results_in
+from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What, median_batch_s, strikes, worst
+from tenax.chaos.reference import Judgement, judge_by_input
+from tenax.chaos.schedule import Kind, Schedule, check_tasks
+from tenax.connectors.source import Limits
+from tenax.control.instructions import Outcome as Ending
+from tenax.control.state import Outputs, Recovery, Strategy
+from tenax.engine.driver import Driver
+from tenax.engine.protection import planned
+from tenax.engine.session import Heartbeat, Session
+from tenax.engine.settings import RunSettings
+from tenax.errors import ClusterFailed, InvalidRequest
+from tenax.model.graph import TaskGraph
+from tenax.model.topology import Topology
+
+STORE, RESULTS, TIMELINE = "store", "results", "timeline.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Everything that says what is run under which faults; equal trials do the same, up to timing."""
+
+    nodes: int = 4
+    racks: int | None = 2
+    protection: Protection = field(default_factory=Protection)
+    batch_s: float = 1.0
+    max_rows: int = 100_000
+    schedule: Schedule = ()
+    seed: int | None = None
+    standby_nodes: int = 0
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+
+    def settings(self, topology: Topology) -> RunSettings:
+        """How the driver runs it; the whole batch log stays, for the oracle."""
+        check_tasks(self.schedule, TaskGraph(topology))
+        base = RunSettings(
+            nodes=self.nodes,
+            batch_s=self.batch_s,
+            limits=Limits(self.max_rows),
+            racks=self.racks,
+            standby_nodes=self.standby_nodes,
+            heartbeat=self.heartbeat,
+            keep_batches=True,
+        )
+        return planned(topology, self.protection).settings(base)
+
+
+def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
+    """A protection for the n-th of many trials: neighbours differ, and many meet every combination."""
+    return Protection(
+        replicas=(0, 4, ALL)[number % 3],
+        recovery_latency="2s" if number % 4 == 1 else None,
+        backups=BACKUPS[number % 4],
+        recovery=(Recovery.BLOCKING if number % 5 == 3 else Recovery.INCREMENTAL).value,
+        outputs=(Outputs.HOLD if number % 5 == 1 else Outputs.TENTATIVE).value,
+        checkpoint_every=checkpoint_every,
+        checkpoint=list(Strategy)[number % 7 % len(Strategy)].value,
+    )
+
+
+def run_trial(
+    application: Application, out: Path, trial: Trial, session: Session, recorder: Recorder, earlier: Sequence[Moment]
+) -> None:
+    """Run an application under faults to its good end; `earlier` is what drivers before this one have met."""
+    chaotic = with_results_in(application, out / RESULTS)
+    driver = Driver(chaotic, out / STORE, trial.settings(application.topology), recorder, session)
+    injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier)
+    stop = injector.run(driver)
+    if stop.outcome is not Ending.FINISHED:
+        raise ClusterFailed(f"a run under faults finishes, found {stop.outcome}: {stop.reason}: see {out / TIMELINE}")
+
+
+def run_and_judge(application: Application, out: Path, trial: Trial, session: Session) -> Outcome:
+    """Run an application under faults in this process, then ask both judges; for schedules that spare the driver."""
+    if any(fault.kind is Kind.DRIVER for fault in trial.schedule):
+        raise InvalidRequest("a driver is killed in a process of its own, found --kill-driver: use `tenax chaos`")
+    out.mkdir(parents=True, exist_ok=True)
+    timeline = Timeline(out / TIMELINE)
+    recorder = Recorder(timeline.append)
+    run_trial(application, out, trial, session, recorder, ())
+    verdict = judge(application, out / STORE, out / RESULTS, session, trial.nodes)
+    judgement = judge_by_input(application, out / STORE, out / RESULTS)
+    return outcome(trial, recorder.moments, verdict, judgement)
+
+
+def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement: Judgement) -> Outcome:
+    """What chaos found: a run has held if both judges say so."""
+    struck = strikes(moments)
+    last = (one.detail["last"] for one in moments if one.what is What.PUBLISHED and not one.detail["tentative"])
+    return Outcome(
+        held=verdict.held and judgement.held,
+        final_equals_failure_free=not (verdict.lost or verdict.duplicated or verdict.different),
+        lost=len(verdict.lost),
+        duplicated=len(verdict.duplicated),
+        different=len(verdict.different),
+        final_results=verdict.final,
+        tentative_results=verdict.tentative,
+        corrected_results=verdict.corrected,
+        detection_s=worst(one.detection_s for one in struck),
+        first_output_after_failure_s=worst(one.first_output_s for one in struck),
+        all_recovered_s=worst(one.recovered_s for one in struck),
+        median_batch_s=median_batch_s(moments),
+        batches=max((one for one in last if isinstance(one, int)), default=0),
+        drivers=sum(one.what is What.STARTED for one in moments),
+        schedule=tuple(str(fault) for fault in trial.schedule),
+        unreached=unreached(trial.schedule, moments),
+        seed=trial.seed,
+        strikes=struck,
+        findings=f"{verdict}; {judgement}",
+        reference=judgement,
+    )
+
+
+def unreached(schedule: Schedule, moments: Sequence[Moment]) -> tuple[str, ...]:
+    """The faults whose time did not come, as written."""
+    made = {one.detail["number"] for one in moments if one.what is What.FAULT}
+    return tuple(str(fault) for number, fault in enumerate(schedule) if number not in made)

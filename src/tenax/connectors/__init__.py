@@ -1,0 +1,1 @@
+"""Where rows come from and results go: the contracts, files, generators, results as Parquet. No Spark."""

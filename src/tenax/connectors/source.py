@@ -1,0 +1,106 @@
+"""What a source is: the driver plans ranges of it, tasks read exactly those, as often as they like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from tenax.errors import InvalidSource
+from tenax.operators.durations import span
+from tenax.operators.parameters import attributes
+from tenax.store.records import Json
+
+ONLY_PLANNED = frozenset({"bounded", "endless", "idle_after", "times.anytime"})
+"""Parameters that decide what is planned next, and nothing about what was planned before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one batch may take from a source, all partitions together."""
+
+    rows: int
+    bytes: int = 1 << 62
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.rows), ("bytes", self.bytes)):
+            if value < 1:
+                raise InvalidSource(f"a batch takes at least 1 of its limit of {name}, found {value}: raise the limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a batch reads of a source.
+
+    - `ranges` has plain data for each partition; `position` is where the next plan goes on. Both belong in the log.
+    - `rows` is an estimate; `ended` says that nothing will ever follow.
+    - `quiet` partitions get no rows in this batch; those that are `done` will get none any more.
+    """
+
+    ranges: tuple[Json, ...]
+    position: Json
+    rows: int
+    ended: bool = False
+    quiet: tuple[int, ...] = ()
+    done: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NothingNew:
+    """The source has nothing now, or, if it has ended, nothing any more."""
+
+    ended: bool = False
+
+
+class Source(ABC):
+    """Where rows come from.
+
+    - `time` is the column of event times, read as Datetime in microseconds; a row is late if it lies more than
+      `lateness_us` behind the highest time before it in its partition. A `bounded` source ends; an `endless` one always
+      has more.
+    - A partition without rows for `idle_after_us` is idle: windows go on without it. None means that they wait.
+    - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
+      task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
+    - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
+    - A driver that starts asks whether what was planned is still as it was: `changed` for ranges that no result
+      depends on, which can be planned anew; `renewed` and `resumed` for those that must give the same rows again.
+    - `parameters` are all that it was made with: a store remembers them, for a logged range means something to the
+      same source only. Those in `only_planned` may change from one run to the next, and so may the lateness.
+    """
+
+    time: str
+    lateness_us: int
+    bounded: bool
+    endless: bool = False
+    idle_after_us: int | None = None
+    only_planned: frozenset[str] = ONLY_PLANNED
+
+    def parameters(self) -> Mapping[str, object]:
+        """What decides, beside its code, which rows it gives, by the names that a user knows; all attributes."""
+        found = dict(attributes(self))
+        for name in ("lateness", "idle_after"):
+            length_us = found.pop(f"{name}_us", None)
+            found[name] = span(length_us) if isinstance(length_us, int) else None
+        return found
+
+    @abstractmethod
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
+        """What the next batch reads, at most `limits`; in the driver."""
+
+    @abstractmethod
+    def read(self, partition: int, planned: Json) -> pl.DataFrame:
+        """The rows of a partition's range; in a task."""
+
+    def changed(self, planned: Json) -> str | None:  # noqa: ARG002
+        """What a range reads that is no longer as it was when planned, by name; None if all is; in the driver."""
+        return None
+
+    def renewed(self, planned: Json) -> Json:
+        """A range that reads the same rows from what is there now; refuses if nothing can; in the driver."""
+        return planned
+
+    def resumed(self, position: Json) -> Json:
+        """A position behind the same rows in what is there now; refuses if there is none; in the driver."""
+        return position

@@ -1,0 +1,1 @@
+"""When which tasks are stored, and from which batch unstored states are rebuilt."""

@@ -1,0 +1,89 @@
+"""Tasks spread again over nodes that have come: as they would be at a start, and without a pause.
+
+A task that moves gets a second copy on its new node, from a checkpoint. When all that move have caught up beside the
+live passes, they change places between two passes. Sources have nothing but a place in their log, and need no copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+
+from tenax.control.copies import Copy, TaskState
+from tenax.control.instructions import MoveTasks
+from tenax.control.placement.assignment import Rooms
+from tenax.control.run import Run
+from tenax.control.state import RunState
+from tenax.control.versions import StoredCheckpoint
+from tenax.errors import TenaxError
+
+
+def begin_moves(run: Run, state: RunState, line: StoredCheckpoint) -> RunState:
+    """Copies on the nodes where tasks should be, if nodes have come since the last time; all tasks are up to date."""
+    if not state.crowded or state.moving or state.wrap_up is not None:
+        return state
+    rooms = Rooms(run, state)
+    nodes = {node.name: node for node in state.nodes}
+    tasks, moving = list(state.tasks), dict[int, str]()
+    for number, name in _moves(run, state, rooms.used).items():
+        task = tasks[number]
+        if run.is_source[number]:
+            moving[number] = name
+        elif rooms.take(number, [nodes[name]]) is not None:
+            version = task.recipe(line.versions[number], task.head.batch)
+            tasks[number] = replace(task, replica=Copy(name, version, stored=True))
+            moving[number] = name
+    return replace(state, tasks=tuple(tasks), crowded=False, moving=moving)
+
+
+def _moves(run: Run, state: RunState, used: Mapping[str, float]) -> dict[int, str]:
+    """New homes, if they take load off the fullest node. Whoever has a replica stays: that is spread already."""
+    try:
+        placement = run.place(run.graph, state.nodes)
+    except TenaxError:
+        return {}
+    here = [task.primary.node for task in state.tasks if task.primary is not None]
+    there = _renamed(state, here, [placement.primaries[task] for task in run.tasks])
+    found = {
+        number: name
+        for number, (task, name) in enumerate(zip(state.tasks, there, strict=True))
+        if task.replica is None and name != here[number]
+    }
+    after = dict(used)
+    for number, name in found.items():
+        after[name] += float(run.graph.cost[number])
+        after[here[number]] -= float(run.graph.cost[number])
+    return found if max(after.values()) < max(used.values()) else {}
+
+
+def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
+    """A placement with nodes of the same kind exchanged, so that many tasks stay where they are. O(nodes²)."""
+    kinds = {node.name: (node.slots, node.standby) for node in state.nodes}
+    common = Counter(zip(there, here, strict=True))
+    names: dict[str, str] = {}
+    for old, new in sorted(product(kinds, kinds), key=lambda one: (-common[one], one[0] != one[1], one)):
+        if old not in names and new not in names.values() and kinds[old] == kinds[new]:
+            names[old] = new
+    return [names[name] for name in there]
+
+
+def change_places(run: Run, state: RunState) -> tuple[RunState, MoveTasks | None]:
+    """Let tasks go on where they move to, when nothing runs and the last of them has caught up."""
+    if not state.moving or state.live is not None or state.round is not None:
+        return state, None
+    if not all(run.is_source[number] or state.tasks[number].in_step for number in state.moving):
+        return state, None
+    tasks = list(state.tasks)
+    for number, name in state.moving.items():
+        tasks[number] = _moved(tasks[number], name)
+    homes = {run.tasks[number]: name for number, name in state.moving.items()}
+    return replace(state, tasks=tuple(tasks), moving={}, sweeps=()), MoveTasks(homes)
+
+
+def _moved(task: TaskState, node: str) -> TaskState:
+    """A task at its new node; its copy is there, unless it is a source."""
+    assert task.primary is not None
+    primary = task.in_step or replace(task.primary, node=node)
+    return replace(task, primary=primary, replica=None, shadow=None)

@@ -1,0 +1,1 @@
+"""What lost nodes leave behind, and the way back."""

@@ -1,0 +1,84 @@
+"""What follows when a pass fails: another attempt, a pause, an older checkpoint, or the end of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenax.control.copies import Copy, TaskState
+from tenax.control.events import NodesLost
+from tenax.control.instructions import Outcome, RollBack, Stop
+from tenax.control.learned import Ignored, Learned, failed
+from tenax.control.recovery.failures import (
+    NodeGone,
+    OperatorRaised,
+    PassFailure,
+    RowsLate,
+    SourceUnreadable,
+    StorageRefused,
+)
+from tenax.control.recovery.outages import cancelled, nodes_lost, settle
+from tenax.control.recovery.pauses import given_up, has_patience
+from tenax.control.run import Run
+from tenax.control.state import RunState
+from tenax.control.versions import PassId
+
+
+def pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure) -> Learned:
+    """A pass is over without a result."""
+    live = state.live is not None and state.live.pass_id == pass_id
+    running = state.live if live else state.round
+    if running is None or running.pass_id != pass_id:
+        return Ignored("this pass does not run")
+    over = settle(run, replace(state, live=None) if live else replace(state, round=None))
+    match failure:
+        case OperatorRaised() if live and failure.batch > running.first:
+            return replace(over, live_attempt=1, raises_at=failure.batch)  # what comes before it can pass
+        case OperatorRaised():
+            # with a last checkpoint: corrected code begins right behind what is published, and replays nothing
+            reason = f"{failure}; correct the operator and start again"
+            return replace(over, wrap_up=Stop(Outcome.FAILED, reason, resumable=True))
+        case SourceUnreadable():
+            return failed(over, f"{failure}; correct the source and start again")
+        case RowsLate():
+            return failed(over, str(failure))
+        case NodeGone() if any(node.name == failure.node for node in state.nodes):
+            return nodes_lost(run, over, NodesLost((failure.node,)))
+        case StorageRefused():
+            faults = 1 + (state.live_faults if live else state.round_faults)
+            if not has_patience(run, faults):
+                return failed(
+                    over, given_up(run, f"batches {running.first} to {running.last} did not pass", str(failure))
+                )
+            return replace(over, live_faults=faults) if live else replace(over, round_faults=faults)
+    attempt = state.live_attempt if live else state.round_attempt
+    if attempt < run.settings.max_attempts:
+        return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
+    return _rolled_back(
+        run, over, f"batches {running.first} to {running.last} did not pass in {attempt} attempts: {failure}"
+    )
+
+
+def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
+    """All tasks at the newest checkpoint, then at the one before it; after that the run ends."""
+    if state.rollbacks >= len(state.kept):
+        return failed(state, f"{reason}; starting from older checkpoints did not help")
+    checkpoint = state.kept[-1 - state.rollbacks]
+    tasks = tuple(
+        task
+        if source
+        else TaskState(
+            version,
+            None if task.primary is None else Copy(task.primary.node, version, stored=True),
+            recipes=task.recipes,
+        )
+        for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
+    )
+    state = cancelled(
+        replace(
+            state,
+            tasks=tasks,
+            rollbacks=state.rollbacks + 1,
+            notices=(*state.notices, RollBack(checkpoint.number, reason)),
+        )
+    )
+    return settle(run, state)

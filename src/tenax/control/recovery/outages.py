@@ -1,0 +1,148 @@
+"""What lost nodes leave behind: replicas that take over, tasks at their checkpoint, work that is over.
+
+Beside it the other end of an outage: what is let go of when tasks are accurate again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tenax.control.copies import Role, TaskState
+from tenax.control.events import NodesLost
+from tenax.control.instructions import (
+    CancelCheckpoint,
+    CancelPass,
+    Instruction,
+    Outcome,
+    Promote,
+    RequestNodes,
+    Stop,
+    Wake,
+)
+from tenax.control.recovery.standing import standing
+from tenax.control.run import Run
+from tenax.control.state import Backups, Outage, Outputs, Running, RunState
+
+
+def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
+    """The state after nodes are gone: whatever runs is over, and every task that was there has a new beginning."""
+    lost = {node.name for node in state.nodes if node.name in event.nodes}
+    state = replace(state, gone=state.gone | set(event.nodes))
+    if not lost:
+        return state
+    if event.overdue:
+        state = _overdue(run, state)
+    notices: list[Instruction] = []
+    tasks = []
+    for number, task in enumerate(state.tasks):
+        left = task.without(lost)
+        if task.primary is not None and task.primary.node in lost:
+            left = _bereft(run, state, number, left)
+            if left.primary is not None:
+                notices.append(Promote(run.tasks[number], left.primary.node))
+        tasks.append(left)
+    for number in run.rebuilt:
+        if tasks[number].primary is None:
+            tasks[number] = _rebuilt(run, state, number, tasks)
+    losses = state.losses + len(lost)
+    correlated = losses >= run.settings.correlated_losses
+    if correlated:
+        notices.append(RequestNodes(len(lost)))
+    state = cancelled(
+        replace(
+            state,
+            nodes=tuple(node for node in state.nodes if node.name not in lost),
+            tasks=tuple(tasks),
+            losses=losses,
+            alert=state.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
+            unplaced=True,
+            notices=(*state.notices, *notices),
+        )
+    )
+    begins = state.outage is None
+    state = settle(run, state)
+    delay_s = run.settings.tentative_delay_s
+    if begins and state.outage is not None and delay_s and run.settings.outputs is Outputs.TENTATIVE:
+        state = replace(
+            state,
+            outage=replace(state.outage, holding=True),
+            notices=(*state.notices, Wake(delay_s, state.outage.number)),
+        )
+    return state
+
+
+def _overdue(run: Run, state: RunState) -> RunState:
+    """One more pass did not end: after some, it is the code that does not, and would take one node after the other."""
+    state = replace(state, overdue=state.overdue + 1)
+    if state.overdue < run.settings.max_attempts:
+        return state
+    running = next((one for one in (state.live, state.round) if one is not None), None)
+    which = "a pass" if running is None else f"batches {running.first} to {running.last}"
+    reason = (
+        f"a pass ends within its deadline, found that {which} did not, {state.overdue} times on other nodes: correct "
+        "the operator whose code does not end, or make batches smaller, and start again"
+    )
+    return replace(state, stop=Stop(Outcome.FAILED, reason, resumable=True))
+
+
+def _bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:
+    """A task that has lost its primary: its replica takes over, if it is of use; a source goes on anywhere."""
+    base = task.head if run.is_source[number] else state.newest.versions[number]
+    replica = task.replica
+    if replica is not None and replica.head.batch >= base.batch and replica.head.after >= base.after:
+        return replace(task, base=base, primary=replica, replica=None, shadow=None)
+    return TaskState(base, retained=task.retained, recipes=task.recipes)
+
+
+def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState]) -> TaskState:
+    """A lost task that was never stored: at the newest batch after which it can be rebuilt and feed its consumers."""
+    bound = min((tasks[one].level for one in run.graph.consumers_of(number)), default=state.finished)
+    return replace(tasks[number], base=tasks[number].recipe(state.newest.versions[number], bound))
+
+
+def cancelled(state: RunState) -> RunState:
+    """Without running passes and the checkpoint that is made of versions that may be gone."""
+    notices: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
+    if state.storing is not None:
+        notices.append(CancelCheckpoint(state.storing.line.number))
+    return replace(
+        state,
+        live=None,
+        live_attempt=1,
+        round=None,
+        round_attempt=1,
+        due=None,
+        sweeps=(),
+        crowded=state.crowded or bool(state.moving),
+        moving={},
+        outage=None if state.outage is None else replace(state.outage, gap=None, stalled=0),
+        notices=(*state.notices, *notices),
+    )
+
+
+def partial(run: Run, running: Running | None) -> bool:
+    """Whether a live pass will leave tasks behind: it steps some of them tentatively, or not at all."""
+    if running is None:
+        return False
+    accurate = sum(step.role is Role.PRIMARY and not step.tentative for step in running.steps)
+    return accurate < len(run.tasks)
+
+
+def settle(run: Run, state: RunState) -> RunState:
+    """Let go of what an outage left behind: tentative versions of tasks that are accurate again, shadows, the outage.
+
+    A task that is accurate and up to date needs no fork; when all are, no shadow is needed either. A live pass that
+    is partial will leave tasks behind once more, so the outage lasts at least as long as that.
+    """
+    now = standing(run, state)
+    tasks = tuple(
+        task if tainted else task.accurate() for task, tainted in zip(state.tasks, now.tainted.tolist(), strict=True)
+    )
+    lagging = any(task.replica is not None and task.replica.level < task.level for task in tasks)
+    if now.whole and not lagging:
+        tasks = tuple(task if task.shadow is None else replace(task, shadow=None) for task in tasks)
+    outage = None if now.whole and not partial(run, state.live) else state.outage
+    if not now.whole and outage is None:
+        outage = Outage(state.outages + 1)
+    return replace(state, tasks=tasks, outage=outage, outages=outage.number if outage is not None else state.outages)

@@ -1,1 +1,0 @@
-"""Real faults, scheduled or random, and the two judges of what a run leaves behind."""

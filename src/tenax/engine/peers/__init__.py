@@ -1,1 +1,0 @@
-"""The sides of a comparison: each measures one system in a process of its own."""

@@ -1,1 +1,0 @@
-"""Where results go: each final result is committed exactly once."""

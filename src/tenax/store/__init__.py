@@ -1,0 +1,1 @@
+"""What survives a driver: logs, checkpoints, epochs, in a folder."""

@@ -1,0 +1,225 @@
+"""Other code on the same store: what may go on, from which batch on, what starts empty, and what is refused.
+
+A store remembers the fingerprint of the application that runs on it. What differs is said, operator by operator:
+
+- What a source plans next may change at any time: it is logged before it runs.
+- An operator without state may change. Where states lie behind it, these must be of the newest batch B of the
+  checkpoint, with no result published after it, as the end of a run in good order leaves them. So batches up to B are
+  the old code's, in results and states, and all later ones the new code's, however often they are replayed.
+- A state is of the code that made it. A changed operator that has one is refused; if its user accepts that, it starts
+  empty after batch B, or goes on with what it has (`NAME=keep`, for a user's own computation).
+- A state that is never stored (`checkpoint` none) would be rebuilt by the new code from batches of the old one: it is
+  refused if it, or anything before it, has changed, or starts empty.
+- A source that reads something else, and an output that goes elsewhere, are refused or accepted by name.
+
+What was admitted is recorded before anything runs, with the checkpoint that it begins from; a driver that is restored
+from that same checkpoint empties the same operators again, and one that would have to go back before it stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tenax.application.application import Application
+from tenax.application.schemas_ahead import Frames, inputs_ahead
+from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
+from tenax.errors import DamagedStore, UnsuitableStore
+from tenax.model.tasks import Task
+from tenax.operators.chunks import decode, encode
+from tenax.operators.computation import END_WATERMARK_US
+from tenax.store import records
+from tenax.store.checkpoints import Checkpoint, StoredSegment
+from tenax.store.records import JsonObject
+from tenax.store.store import CHANGES, Store
+from tenax.takeover.comparisons import behind
+
+NOTED = "changes"  # in the notes of a checkpoint: how many changes were recorded when it was made
+
+Segments = Mapping[Task, tuple[StoredSegment, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a store stands: its newest whole checkpoint, up to where results are published, and the last batch, if any.
+
+    There is a `last` batch if the sources have ended.
+    """
+
+    checkpoint: Checkpoint | None
+    line: StoredCheckpoint | None
+    published: int
+    last: int | None = None
+
+    @property
+    def batch(self) -> int:
+        """The batch of the newest state of the checkpoint; 0 without one."""
+        return 0 if self.line is None else self.line.top
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether no state is stored and no result published."""
+        return self.line is None and not self.published
+
+    @property
+    def rebuilt(self) -> set[str]:
+        """The operators whose states are not stored, but would be rebuilt from earlier batches."""
+        return {version.task.operator for version in self._versions if version.is_recipe}
+
+    @property
+    def older(self) -> set[str]:
+        """The operators that would be stepped again through batches up to the newest of the checkpoint."""
+        return {version.task.operator for version in self._versions if version.after < self.batch}
+
+    @property
+    def _versions(self) -> tuple[Version, ...]:
+        return () if self.line is None else self.line.versions
+
+    @property
+    def inputs(self) -> dict[str, Frames]:
+        """What the inputs of operators looked like."""
+        if self.checkpoint is None:
+            return {}
+        return _frames(records.mapping(records.mapping(self.checkpoint.notes)["empties"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run's code changes on its store.
+
+    - `fingerprint` is that of the run; `known` are the changes that are recorded already.
+    - `changed` operators have other code from `batch` + 1 on; `emptied` ones begin there without their state.
+    - `moved` outputs have results up to these batches, by partition, where they went before; `left` are the commit logs
+      there. `concerns_states` says that some state depends on what has changed.
+    - `words` is what the user should know; nothing changes if there are none.
+    """
+
+    application: Application
+    fingerprint: JsonObject
+    known: Sequence[JsonObject] = ()
+    checkpoint: int = 0
+    batch: int = 0
+    changed: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    moved: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    concerns_states: bool = False
+
+    @property
+    def elsewhere(self) -> Mapping[str, Sequence[int]]:
+        """Up to which batches the results of outputs lie where these went before, by partition."""
+        return {**moved_results(self.known), **self.moved}
+
+    def record(self, store: Store, line: StoredCheckpoint | None, published: int) -> None:
+        """Write the change down: from now on the store is this code's.
+
+        By now nobody else can commit anything; what the driver before has done at the last moment is seen here.
+        """
+        if self.words:
+            stands = 0 if line is None else line.number
+            if stands != self.checkpoint or (self.concerns_states and published > self.batch):
+                raise UnsuitableStore(
+                    f"{store.folder}: code changes behind batch {self.batch}, where the last driver ended, found it "
+                    f"still at work (batch {published}): start again when it has ended"
+                )
+            change: JsonObject = {
+                "epoch": store.epoch,
+                "topology": self.fingerprint,
+                "checkpoint": self.checkpoint,
+                "batch": self.batch,
+                "changed": list(self.changed),
+                "emptied": list(self.emptied),
+                "accepted": list(self.accepted),
+                "moved": {name: list(batches) for name, batches in self.moved.items()},
+                "words": list(self.words),
+                "states": self.concerns_states,
+            }
+            store.record_change(change)
+            store.record_event({"changes": {name: one for name, one in change.items() if name != "topology"}})
+
+    def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
+        """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
+        number = 0 if checkpoint is None else checkpoint.number
+        notes = {} if checkpoint is None else records.mapping(checkpoint.notes)
+        if int(str(notes.get(NOTED, 0))) > len(self.known):
+            raise DamagedStore(
+                f"{folder}: the log of changes of code has all that checkpoint {number} knows of, found "
+                f"{len(self.known)} of {notes[NOTED]}: restore the folder {CHANGES!r}"
+            )
+        for record in self.known:
+            if records.integer(record, "checkpoint") > number and record["states"]:
+                raise DamagedStore(
+                    f"{folder}: a run goes on from after its last change of code, found the checkpoints since batch "
+                    f"{record['batch']} damaged ({'; '.join(damage) or 'missing'}): restore those files"
+                )
+
+    def applied(
+        self, line: StoredCheckpoint, segments: Segments, tasks: Sequence[Task]
+    ) -> tuple[StoredCheckpoint, Segments]:
+        """A restored line in the order of these tasks, with operators that start empty as they begin."""
+        place = {version.task: number for number, version in enumerate(line.versions)}
+        if set(place) == set(tasks):
+            order = [place[task] for task in tasks]
+            line = replace(
+                line,
+                versions=tuple(line.versions[one] for one in order),
+                queues=tuple(line.queues[one] for one in order) if line.queues else (),
+                acknowledged=tuple(line.acknowledged[one] for one in order) if line.acknowledged else (),
+            )
+        empty, changed = self._begun(line, "emptied", self.emptied), self._begun(line, "changed", self.changed)
+        affected = {*empty, *changed, *behind(self.application.topology, empty | changed)}
+        # What has no state can be anywhere: behind the old code's batches it need not step, nor could it be fed.
+        lifted = {name for name in affected if name in self.application.computations} - self._keeping(affected)
+        begun = [
+            one.task.operator in empty or (one.task.operator in lifted and one.after < line.top)
+            for one in line.versions
+        ]
+        versions = (
+            Version(one.task, line.top, NO_PASS) if new else one for one, new in zip(line.versions, begun, strict=True)
+        )
+        queues = (() if new else queue for queue, new in zip(line.queues, begun, strict=False))
+        new = {one.task for one, new in zip(line.versions, begun, strict=True) if new}
+        line = replace(line, versions=tuple(versions), queues=tuple(queues))
+        return line, {task: () if task in new else parts for task, parts in segments.items()}
+
+    def affected(self, line: StoredCheckpoint) -> set[str]:
+        """The operators whose rows may look otherwise from here on: those that have changed, and all behind them."""
+        changed = self._begun(line, "changed", self.changed)
+        return {*changed, *behind(self.application.topology, changed)}
+
+    def inputs(self, line: StoredCheckpoint, known: JsonObject) -> JsonObject:
+        """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
+        changed = self._begun(line, "changed", self.changed)
+        if not changed:
+            return known
+        affected = behind(self.application.topology, changed)
+        ahead = inputs_ahead(self.application, _frames(known), affected)
+        return {name: [encode(one, END_WATERMARK_US).hex() for one in found] for name, found in ahead.items()}
+
+    def _begun(self, line: StoredCheckpoint, what: str, now: Sequence[str]) -> set[str]:
+        """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
+        found = (one for one in self.known if one["checkpoint"] == line.number)
+        before = {str(name) for record in found for name in records.items(record[what])}
+        return before | set(now if line.number == self.checkpoint else ())
+
+    def _keeping(self, names: Collection[str]) -> set[str]:
+        return {name for name in names if self.application.has_state(name)}
+
+
+def moved_results(known: Iterable[JsonObject]) -> dict[str, Sequence[int]]:
+    """Up to which batches the results of outputs lie elsewhere, by partition, as recorded changes have it."""
+    found: dict[str, Sequence[int]] = {}
+    for record in known:
+        for name, batches in records.mapping(record["moved"]).items():
+            found[name] = [int(str(one)) for one in records.items(batches)]
+    return found
+
+
+def _frames(told: JsonObject) -> dict[str, Frames]:
+    """What a checkpoint's notes say of the inputs of operators, as frames without rows."""
+    return {
+        name: tuple(decode(bytes.fromhex(str(one)))[0] for one in records.items(found)) for name, found in told.items()
+    }

@@ -1,0 +1,184 @@
+"""How an application differs from what a store remembers, operator by operator, and what each difference touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from tenax.application.application import Application
+from tenax.application.descriptions import is_library
+from tenax.application.fingerprints import KEYS, Difference, differences, operator_of, same_versions, shown
+from tenax.connectors.sink import Sink
+from tenax.model.topology import Partitioning, Topology
+from tenax.store.records import Json, JsonObject, mapping, text
+
+LATENESS = "lateness"  # how the last part of the paths of such parameters begins
+
+
+class Touches(Enum):
+    """What a change of an operator touches, the least first."""
+
+    PLANNING = 1
+    """What a source plans next."""
+    ROWS = 2
+    """The rows that go on to others: nothing is kept here from batch to batch."""
+    RANGES = 3
+    """What the logged ranges and positions of a source mean."""
+    STATE = 4
+    """What a state means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An operator that is not as it was."""
+
+    operator: str
+    touches: Touches
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"operator {self.operator!r}: {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that differs between an application and what a store remembers.
+
+    - `reshaped` says what makes it another topology.
+    - `changed` are operators, in the order of the topology; `sinks` are outputs whose results go elsewhere now, with
+      where they went, `added` and `dropped` those that were not there, and are no more.
+    - `notes` say what could not be compared as it should.
+    """
+
+    reshaped: tuple[str, ...]
+    changed: Mapping[str, Changed]
+    sinks: Mapping[str, str]
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.reshaped or self.changed or self.sinks or self.added or self.dropped or self.notes)
+
+
+def placed(whole: Mapping[str, Json], sinks: Mapping[str, Sink], store: Path) -> dict[str, Json]:
+    """A fingerprint that also says where the commit log of every output lies."""
+    told: dict[str, Json] = {}
+    for name, sink in sinks.items():
+        log = sink.log_of(name, store)
+        inside = log.is_relative_to(store)  # a store may be moved with all that is in it
+        told[name] = {**mapping(mapping(whole["sinks"])[name]), "log": f"{log.relative_to(store) if inside else log}"}
+    return {**whole, "sinks": told}
+
+
+def compared(application: Application, stored: JsonObject, given: JsonObject) -> Comparison:
+    """What differs; if it is another topology, nothing else is looked at."""
+    reshaped = _reshaped(stored, given)
+    if reshaped:
+        return Comparison(tuple(reshaped), {}, {}, (), (), ())
+    lenient = not same_versions(stored, given)
+    found: dict[str, Changed] = {}
+    for operator in application.topology.operators:
+        name = operator.name
+        before, now = operator_of(stored, name), operator_of(given, name)
+        differing = differences(before, now, lenient=lenient)
+        if differing:
+            words = tuple(dict.fromkeys(one.words for one in differing))
+            found[name] = Changed(name, _touches(application, name, before, differing), words)
+    for name, why in _otherwise_shared(application, stored, given, found).items():
+        known = found.get(name)
+        found[name] = Changed(name, Touches.STATE, (*(known.words if known else ()), why))
+    places = [
+        {name: text(mapping(one), "log") for name, one in mapping(whole["sinks"]).items()} for whole in (stored, given)
+    ]
+    before_places, now_places = places
+    return Comparison(
+        (),
+        {one.name: found[one.name] for one in application.topology.operators if one.name in found},
+        {name: log for name, log in before_places.items() if now_places.get(name, log) != log},
+        tuple(name for name in now_places if name not in before_places),
+        tuple(name for name in before_places if name not in now_places),
+        () if not lenient else (_lenience(stored, given),),
+    )
+
+
+def behind(topology: Topology, names: Iterable[str]) -> set[str]:
+    """The operators that get rows from these, through others too; not these themselves, unless from one another."""
+    known = set(names)
+    found: set[str] = set()
+    grown = True
+    while grown:  # ends: each turn but the last finds an operator
+        more = {one.name for one in topology.operators if any(into.operator in known | found for into in one.inputs)}
+        grown = not more <= found
+        found |= more
+    return found
+
+
+def is_own(application: Application, name: str) -> bool:
+    """Whether an operator's computation is the user's own class."""
+    computation = application.computations.get(name)
+    return computation is not None and not is_library(type(computation).__module__)
+
+
+def _reshaped(stored: JsonObject, given: JsonObject) -> list[str]:
+    if stored["topology"] != given["topology"]:
+        return [f"the topology was {shown(stored['topology'])}, is {shown(given['topology'])}"]
+    before, now = mapping(stored["shape"]), mapping(given["shape"])
+    found = [f"operator {name!r} is gone" for name in before if name not in now]
+    found += [f"operator {name!r} is new" for name in now if name not in before]
+    for name in (one for one in now if one in before):
+        differing = differences(mapping(before[name]), mapping(now[name]))
+        found += [f"operator {name!r}: {one.words}" for one in differing]
+    return found
+
+
+def _touches(application: Application, name: str, before: JsonObject, differing: Sequence[Difference]) -> Touches:
+    source = application.sources.get(name)
+    if source is None:
+        still = application.computations[name].stateless and bool(before["stateless"])
+        return Touches.ROWS if still else Touches.STATE
+    paths = {one.path for one in differing} - source.only_planned
+    if not paths:
+        return Touches.PLANNING
+    late = all(path.rpartition(".")[2].startswith(LATENESS) for path in paths)
+    return Touches.ROWS if late else Touches.RANGES
+
+
+def _otherwise_shared(
+    application: Application, stored: JsonObject, given: JsonObject, changed: Mapping[str, Changed]
+) -> dict[str, str]:
+    """Operators with states whose rows come to other tasks now, because an operator before them is keyed otherwise."""
+    found: dict[str, str] = {}
+    for name, one in changed.items():
+        if one.touches is not Touches.ROWS or name in application.sources:
+            continue
+        if operator_of(stored, name)[KEYS] == operator_of(given, name)[KEYS]:
+            continue
+        partners = {name}
+        for operator in application.topology.operators:  # producers come before their consumers
+            paired = (into.operator for into in operator.inputs if into.partitioning is Partitioning.ONE_TO_ONE)
+            if not partners.isdisjoint(paired):
+                partners.add(operator.name)
+                if application.has_state(operator.name):
+                    found[operator.name] = f"its rows are shared by other keys (those of {name!r})"
+    return found
+
+
+def _places(whole: JsonObject) -> dict[str, str]:
+    return {name: text(mapping(one), "log") for name, one in mapping(whole["sinks"]).items()}
+
+
+def _lenience(stored: JsonObject, given: JsonObject) -> str:
+    versions = " and ".join(
+        f"{name.capitalize()} {shown(stored.get(name))}, this is {shown(given.get(name))}"
+        for name in ("python", "polars")
+        if stored.get(name) != given.get(name)
+    )
+    return (
+        f"the store was written with {versions}: of expressions their columns and names are compared, of code what it "
+        "reads, and no more"
+    )

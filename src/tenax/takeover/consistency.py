@@ -1,0 +1,155 @@
+"""Before a driver takes a store over: checkpoints, logs and results are held against each other.
+
+Nothing is claimed, written or moved here. What does not fit is refused by name, so that a file that was lost can still
+be put back: once a driver has taken over, it goes on with logs of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenax.application.application import Application, late_output
+from tenax.connectors.ledger import Key
+from tenax.connectors.sink import Sink, Survey
+from tenax.errors import DamagedStore
+from tenax.store import cuts as lines
+from tenax.store import journal, records
+from tenax.store.checkpoints import Checkpoint, Manifests
+
+MAX_CHECKPOINTS = 1_000  # that are looked at; a store keeps a few
+MAX_NAMED = 3  # damaged results that a text names
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """How far a run has come, by what it left behind.
+
+    - `checkpoints` are those whose files are all there, newest first, with the newest batch of each.
+    - `logged` are the first and the newest batch of the batch log; (1, 0) if it has none.
+    - `surveys` are by output; `elsewhere` are the newest batches of its partitions in a folder that it had before.
+    """
+
+    checkpoints: tuple[tuple[Checkpoint, int], ...]
+    surveys: Mapping[str, Survey]
+    elsewhere: Mapping[str, Sequence[int]]
+    logged: tuple[int, int]
+
+
+def check_takeover(
+    store: Path, application: Application, elsewhere: Mapping[str, Sequence[int]], changed: bool
+) -> None:
+    """Refuse to take over a store whose parts contradict each other, or whose lost results cannot be made again.
+
+    Also beside a driver that still runs: what it adds meanwhile is read in an order in which it contradicts nothing.
+    Results up to `elsewhere`, of every partition of an output, are in a folder that it had before. Code that has
+    `changed` cannot make again what the old one has made.
+    """
+    if not (store / "store.json").exists():
+        return
+    found = look(store, outputs_of(application), elsewhere)
+    contradiction = contradicts(found)
+    if contradiction is not None:
+        raise DamagedStore(f"{store}: {contradiction}")
+    damaged = [why for survey in found.surveys.values() for why in survey.damaged.values()]
+    if damaged and changed:
+        raise DamagedStore(
+            f"{_some(damaged)}: lost results are made again by the code that made them, found other code: run that of "
+            "the store once, then change it"
+        )
+    oldest = oldest_remade(found)
+    gone = [why for survey in found.surveys.values() for key, why in survey.damaged.items() if key[0] < oldest]
+    if gone:
+        raise DamagedStore(
+            f"{_some(gone)}: results are as they were committed, and the batch log goes back to "
+            f"batch {oldest} only, so they cannot be made again: restore them from a copy, or let the run go on "
+            f"without them by `tenax verify {store} --accept-losses`"
+        )
+
+
+def _some(damage: Sequence[str]) -> str:
+    more = f" and {len(damage) - MAX_NAMED} more" if len(damage) > MAX_NAMED else ""
+    return f"{'; '.join(damage[:MAX_NAMED])}{more}"
+
+
+def outputs_of(application: Application) -> dict[str, tuple[Sink, int]]:
+    """The sinks of an application by output, with their partitions."""
+    return {
+        name: (application.sinks[name], operator.parallelism)
+        for operator in application.topology.operators
+        for name in (operator.name, late_output(operator.name))
+        if name in application.sinks
+    }
+
+
+def look(
+    store: Path,
+    outputs: Mapping[str, tuple[Sink, int]],
+    elsewhere: Mapping[str, Sequence[int]],
+    *,
+    read: bool = False,
+) -> Standings:
+    """How far a run has come; `outputs` are its sinks, with their partitions. With `read` every result is read.
+
+    Checkpoints are looked at before commit logs, and these before the batch log: a driver that runs meanwhile only
+    adds to what is read later.
+    """
+    whole = Manifests(store).newest_whole(count=MAX_CHECKPOINTS)
+    checkpoints = tuple((one, newest_batch(one)) for one in whole)
+    surveys = {name: sink.survey(name, store, read=read) for name, (sink, _) in outputs.items()}
+    content = journal.read_content(store / "batches")
+    logged = content.dropped + 1, content.dropped + len(content.entries)
+    before = {name: [*elsewhere.get(name, ()), *[0] * count][:count] for name, (_, count) in outputs.items()}
+    return Standings(checkpoints, surveys, before, logged)
+
+
+def contradicts(found: Standings) -> str | None:
+    """What does not fit together, in words; None if all does."""
+    stored = max((newest for _, newest in found.checkpoints), default=0)
+    logged = found.logged[1]
+    for output, before in found.elsewhere.items():
+        ledger = found.surveys[output].ledger
+        known = (*ledger.final, *ledger.lost)
+        last = min((max(_last(known, number), least) for number, least in enumerate(before)), default=0)
+        highest = max((batch for batch, _ in known), default=0)
+        if last < stored:
+            return (
+                f"a checkpoint is stored when its results are committed, found one of batch {stored} and the "
+                f"commit log of output {output!r} ends at batch {last}: entries are missing, restore it from a copy"
+            )
+        if highest > logged:
+            return (
+                f"results are of logged batches, found one of output {output!r} of batch {highest} and the "
+                f"batch log ends at batch {logged}: entries are missing, restore the log from a copy"
+            )
+    first = found.logged[0]
+    if first > 1 and not any(one.batch + 1 >= first for one, _ in found.checkpoints):
+        return (
+            f"a run goes on from a checkpoint or from batch 1, found a batch log from batch {first} on and no whole "
+            "checkpoint before it: restore the checkpoints and their segments from a copy"
+        )
+    if stored > logged:
+        return (
+            f"a checkpoint is of logged batches, found one of batch {stored} and the batch log ends at batch "
+            f"{logged}: entries are missing, restore the log from a copy"
+        )
+    return None
+
+
+def oldest_remade(found: Standings) -> int:
+    """The oldest batch whose results can be made again: from a checkpoint and the batches after it."""
+    first, logged = found.logged
+    if first == 1:
+        return 1
+    starts = [newest + 1 for one, newest in found.checkpoints if one.batch + 1 >= first]
+    return min(starts, default=logged + 1)
+
+
+def newest_batch(checkpoint: Checkpoint) -> int:
+    """The batch of a checkpoint's newest state."""
+    return lines.from_record(checkpoint.number, records.mapping(checkpoint.notes)).top
+
+
+def _last(known: Iterable[Key], partition: int) -> int:
+    return max((batch for batch, one in known if one == partition), default=0)

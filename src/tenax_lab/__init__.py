@@ -1,0 +1,1 @@
+"""The lab: the papers' evaluations and measurements of our own, beside the product."""

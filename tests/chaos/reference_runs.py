@@ -1,0 +1,84 @@
+"""Whole runs without Spark: workers of several nodes in this process, real files, a real batch log, real commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.worker_cluster import Cluster
+
+from tenax.application.application import Application
+from tenax.chaos.oracle import Verdict, compare, copy_batches, with_results_in
+from tenax.chaos.reference import Judgement, judge_by_input
+from tenax.connectors.ledger import StagedFile
+from tenax.connectors.sink import Committer
+from tenax.connectors.source import Limits
+from tenax.control.versions import PassId
+from tenax.engine.batches import Batch, BatchPlanner
+from tenax.engine.worker.orders import Order, Report
+from tenax.store.store import Store
+
+MAX_BATCHES = 500
+NODES = 2
+
+
+def run(application: Application, folder: Path, batch_rows: int) -> None:
+    """Plan what the batch log does not have, run it batch by batch, and commit every result."""
+    here = with_results_in(application, folder / "results")
+    limits = Limits(batch_rows)
+    cluster = Cluster(here, folder / "work", NODES, limits)
+    store = Store.open(folder / "store", application.fingerprint())
+    planner = BatchPlanner(here, store, limits, 0.0)
+    committers = {name: sink.committer(name, folder / "store", "run", 1) for name, sink in here.sinks.items()}
+    empties: dict[int, tuple[bytes, ...]] = {}
+    for number in range(1, MAX_BATCHES):
+        logged = planner.log(number, 1, threading.Event())
+        assert logged is not None
+        if logged.last < number:
+            break
+        batch = planner.batch(number)
+        reports = cluster.run(replace(_order(cluster, batch), empties=empties))
+        for report in reports:
+            empties.setdefault(int(cluster.graph.operator_of[report.task]), report.empties)
+        _commit(committers, number, reports)
+        if batch.ended:
+            break
+    assert batch.ended
+    store.close()
+    for committer in committers.values():
+        committer.close()
+
+
+def judged(application: Application, folder: Path, batch_rows: int) -> tuple[Judgement, Verdict]:
+    """Run an application; what the reference says, and what a replay of the same batches says."""
+    run(application, folder / "run", batch_rows)
+    copy_batches(folder / "run" / "store", folder / "replay" / "store")
+    run(application, folder / "replay", batch_rows)
+    verdict = compare(tuple(application.sinks), folder / "run" / "results", folder / "replay" / "results")
+    return judge_by_input(application, folder / "run" / "store", folder / "run" / "results"), verdict
+
+
+def _order(cluster: Cluster, batch: Batch) -> Order:
+    return Order(
+        "run",
+        PassId(1, batch.number),
+        batch.number,
+        batch.number,
+        cluster.layout,
+        tuple(cluster.step(task) for task in cluster.homes),
+        ranges={name: (ranges,) for name, ranges in batch.ranges.items()},
+        ended_at=batch.number if batch.ended else None,
+        describe=True,
+    )
+
+
+def _commit(committers: Mapping[str, Committer], batch: int, reports: Sequence[Report]) -> None:
+    """All partitions of an output together, as the driver does it."""
+    staged: dict[str, list[StagedFile]] = {}
+    for report in reports:
+        for one in report.staged:
+            staged.setdefault(one.output, []).append(one.file)
+    for output, files in staged.items():
+        committers[output].commit(batch, sorted(files, key=lambda one: one.partition))

@@ -1,0 +1,203 @@
+"""Comparisons of the engine: what their tables say of recorded measurements, and the processes that measure."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tenax_lab import overhead_findings, overhead_loads, peers
+from tenax_lab.processes import SideFailed, memory_mb, run_side, tree
+from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.sides.inputs import KINDS, Shape, write_inputs
+from tenax_lab.sides.plain_polars import windowed
+from tenax_lab.sides.sides import latencies
+
+SHAPE = Shape(batches=3, batch_rows=40, segments=4)
+
+COMPARISON = peers.Comparison(
+    plan=peers.FULL,
+    best={"means": 2, "joined": 4},
+    tuning={"means": {1: 10.0, 2: 30.0}, "joined": {2: 10.0, 4: 20.0}},
+    rounds=(
+        peers.Round("means", 900.0, 100.0, (9.0, 0.1, 0.2, 0.3), (9.0, 1.0, 2.0, 3.0)),
+        peers.Round("joined", 100.0, 50.0),
+        peers.Round("means", 800.0, 100.0),
+        peers.Round("joined", 300.0, 100.0),
+        peers.Round("means", 400.0, 100.0),
+        peers.Round("joined", 100.0, 100.0),
+    ),
+    limit_rows_s={"means": 8_000.0, "joined": 1_000.0},
+    tenax_mb=(1_000.0, 1_200.0, 1_100.0),
+    spark_mb=(2_000.0, 2_000.0, 2_500.0),
+    limit_mb=300.0,
+    compared={"means": 70, "joined": 60},
+)
+
+SERIES = {
+    "stages": [5.0],
+    "pass s": [0.4, 0.5, 0.6],
+    "pass steps s": [0.2, 0.2, 0.2],
+    "empty s": [0.4, 0.4, 0.4],
+    "default s": [0.7, 0.8, 0.9],
+    "long pass batch s": [0.2],
+    "keys plain s": [0.1, 0.1],
+    "keys larger s": [0.12, 0.12],
+    "window plain s": [0.1],
+    "window larger s": [0.8],
+    "rows plain s": [0.1],
+    "rows larger s": [1.0],
+    "full batches with rows/s": [98.0, 97.0],
+    "full batches without rows/s": [100.0, 100.0],
+    "small batches with rows/s": [90.0, 80.0],
+    "small batches without rows/s": [100.0, 100.0],
+    "soak s": [0.0, 1.0, 2.0, 3.0, 4.0],
+    "soak batches": [0.0, 100.0, 200.0, 300.0, 400.0],
+    "soak MB": [900.0, 1000.0, 1000.0, 1000.0, 1000.0],
+    "soak files": [10.0, 50.0, 50.0, 60.0, 70.0],
+    "soak store MB": [1.0, 2.0, 2.0, 2.0, 2.0],
+}
+
+
+def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
+    table = next(one for one in found.tables if one.title.startswith(title))
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def written(found: Findings, folder: Path) -> None:
+    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(folder)
+    assert json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
+    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "result.json", "table.txt"]
+
+
+def test_the_ratio_to_structured_streaming_is_a_median_of_rounds_with_its_spread() -> None:
+    means, joined = rows_of(peers.findings(COMPARISON), "Sustained")
+    assert (means["ratio"], means["spread"], means["met"]) == (8.0, "4.00 to 9.00", "yes")
+    assert (joined["ratio"], joined["spread"], joined["met"]) == (2.0, "1.00 to 3.00", "no")
+    assert means["share"] == 0.1
+
+
+def test_latencies_leave_the_first_quarter_out_and_show_both_sides() -> None:
+    ours, theirs = rows_of(peers.findings(COMPARISON), "Latency")
+    assert (ours["side"], ours["p50"], ours["p99"]) == ("Tenax", 0.2, 0.3)
+    assert (theirs["side"], theirs["p50"], theirs["p99"]) == ("Structured Streaming", 2.0, 3.0)
+
+
+def test_the_table_says_which_shuffle_partitions_were_kept() -> None:
+    kept = [row["shuffle partitions"] for row in rows_of(peers.findings(COMPARISON), "Structured") if row["kept"]]
+    assert kept == [2, 4]
+
+
+def test_a_comparison_without_latencies_or_tuning_is_written_too(tmp_path: Path) -> None:
+    written(peers.findings(COMPARISON), tmp_path / "all")
+    plain = tuple(replace(one, tenax_latency_s=(), spark_latency_s=()) for one in COMPARISON.rounds)
+    written(peers.findings(replace(COMPARISON, rounds=plain, tuning={})), tmp_path / "less")
+
+
+def test_every_overhead_stands_beside_its_goal() -> None:
+    goals = {goal.what: goal for goal in overhead_findings.goals(SERIES)}
+    assert goals["a pass against an equally tuned empty job"].measured == pytest.approx(1.25)
+    assert goals["a pass against an empty job with PySpark's defaults"].measured == pytest.approx(0.625)
+    assert goals["ten times the keys in state: batch time"].met
+    assert not goals["a window ten times as long: batch time"].met
+    assert goals["checkpoints every 10 full batches: throughput"].measured == pytest.approx(2.5)
+    assert goals["checkpoints every 10 small batches: throughput"].measured == pytest.approx(15.0)
+    assert goals["soak: memory in MB"].met
+    assert not goals["soak: files in the store"].met
+
+
+def test_a_soak_reports_the_slope_of_its_second_half(tmp_path: Path) -> None:
+    found = overhead_findings.findings(overhead_loads.QUICK, SERIES)
+    files = next(row for row in rows_of(found, "A soak") if row["what"] == "files in the store")
+    assert files["slope per 1,000 batches"] == pytest.approx(100.0)
+    written(found, tmp_path)
+
+
+def test_a_batch_is_late_by_the_commit_that_covers_all_its_rows() -> None:
+    # batches of 10 rows complete at 1, 2 and 3 s; commits cover 10, then 15, then 30 rows
+    assert latencies([1.0, 2.0, 3.0], 10, [(1.5, 10), (2.5, 15), (4.0, 30)]) == [0.5, 2.0, 1.0]
+    assert latencies([1.0, 2.0], 10, [(1.5, 19)]) == [0.5]
+    assert latencies([1.0], 10, []) == []
+
+
+def test_inputs_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_inputs(tmp_path / name, seed, SHAPE)
+    frames = {name: pl.read_parquet(tmp_path / name / "locations" / "*.parquet") for name in "abc"}
+    assert frames["a"].equals(frames["b"])
+    assert not frames["a"].equals(frames["c"])
+    assert frames["a"].height == 120
+    for kind in KINDS:
+        changed = [path.stat().st_mtime for path in sorted((tmp_path / "a" / kind).iterdir())]
+        assert changed == sorted(set(changed))
+
+
+def test_plain_polars_computes_the_windows_by_their_definition(tmp_path: Path) -> None:
+    write_inputs(tmp_path, 3, SHAPE)
+    locations = pl.read_parquet(tmp_path / "locations" / "*.parquet").rows()
+    reports = pl.read_parquet(tmp_path / "reports" / "*.parquet").rows()
+    found = windowed("joined", tmp_path).collect()
+    start = datetime(2024, 1, 1)
+    expected = set()
+    for end in range(1, 13):
+        for segment in range(4):
+            within = [
+                [row for row in rows if row[1] == segment and end - 10 <= (row[0] - start).total_seconds() < end]
+                for rows in (locations, reports)
+            ]
+            if all(within):
+                speed = sum(row[2] for row in within[0]) / len(within[0])
+                expected.add((end, segment, speed, len(within[1])))
+    got = {
+        ((end - start).total_seconds(), segment, speed, count)
+        for segment, speed, count, end in found.select("segment", "speed", "reports", "window_end").iter_rows()
+    }
+    assert got == expected
+
+
+def test_results_are_compared_up_to_the_last_window_of_all_sides() -> None:
+    ends = [datetime(2024, 1, 1, 0, 0, second) for second in (1, 2, 3)]
+    long = pl.DataFrame({"segment": [1, 1, 1], "speed": [1.0, 2.0, 3.0], "window_end": ends})
+    assert peers.same_results({"long": long, "short": long[:2]}) == 2
+    other = long.with_columns(pl.lit(2.0).alias("speed"))
+    with pytest.raises(peers.DifferentResults):
+        peers.same_results({"long": long, "other": other})
+    with pytest.raises(peers.DifferentResults):
+        peers.same_results({"long": long, "gap": long[[0, 2]]})
+
+
+def test_a_side_tells_its_series_and_the_memory_of_its_tree(tmp_path: Path) -> None:
+    write_inputs(tmp_path / "inputs", 1, SHAPE)
+    steps: list[str] = []
+    found = run_side(
+        "tenax_lab.sides.plain_polars",
+        {"inputs": str(tmp_path / "inputs"), "work": str(tmp_path / "work"), "queries": ["means"], "repeats": 2},
+        deadline_s=60,
+        step=steps.append,
+    )
+    assert len(found.series["means s"]) == 2
+    assert found.peak_mb > 1
+    assert steps == ["plain Polars, means"]
+
+
+def test_a_side_that_fails_is_named_with_its_last_words() -> None:
+    with pytest.raises(SideFailed, match="KeyError") as failed:
+        run_side("tenax_lab.sides.plain_polars", {}, deadline_s=60)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_side_that_does_not_end_is_ended() -> None:
+    with pytest.raises(SideFailed, match="no end after"):
+        run_side("http.server", {}, deadline_s=0)
+
+
+def test_a_process_is_in_its_own_tree_and_holds_memory() -> None:
+    assert os.getpid() in tree(os.getpid())
+    assert os.getpid() in tree(os.getppid())
+    assert memory_mb([os.getpid()]) > 1
+    assert memory_mb([2**30]) == 0

@@ -1,0 +1,225 @@
+"""The comparison under failures: what its figures mean on recorded runs, and the files and processes it watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tenax_lab import failover
+from tenax_lab.failover_measures import Period, Shown, SideRun, percentile
+from tenax_lab.failover_tenax import Publication, shown
+from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.sides.failover_files import Ordeal, Seconds, SinkLog, committed_rows, newest_second
+from tenax_lab.sides.failover_structured import BACKEND, EXECUTOR_ID, executors
+from tenax_lab.sides.inputs import Shape, write_inputs
+
+START = datetime(2024, 1, 1)
+SHAPE = Shape(batches=3, batch_rows=40, segments=4, partitions=2)
+
+# Seconds 0 to 9 appear at 0 to 9 s and are shown 0.5 s later. The kill is at 3.7 s: half of second 4 is shown at 5 s,
+# all of it with second 5 at 7 s; then all is as before. Nodes may return at 7.7 s.
+BEFORE = tuple(Shown(second + 0.5, second, 1.0, 0.0) for second in range(1, 4))
+OUTAGE = (Shown(5.0, 4, 0.5, 0.0), Shown(6.0, 5, 0.5, 0.25), Shown(7.0, 4, 1.0, 0.0), Shown(7.0, 5, 1.0, 0.0))
+AFTER = tuple(Shown(second + 0.5, second, 1.0, 0.0) for second in range(7, 10))
+RUN = SideRun(
+    side="passive",
+    number=1,
+    appeared_s=tuple(float(second) for second in range(10)),
+    shown=(*BEFORE, *OUTAGE, *AFTER),
+    killed_s=3.7,
+    returned_s=7.7,
+    killed=2,
+    detection_s=0.1,
+    restarts=0,
+    tentative=3,
+    corrected=3,
+    exact=True,
+)
+
+
+def comparison() -> failover.Comparison:
+    late = (Shown(9.7, 9, 1.0, 0.0),)  # silent until everything is there at once
+    silent = replace(RUN, shown=(*BEFORE, *late), tentative=0, corrected=0, exact=None)
+    runs = [replace(RUN if side in failover.GOING_ON else silent, side=side) for side in failover.SIDES]
+    return failover.Comparison(failover.QUICK, tuple(runs), 120)
+
+
+def ordeal(inputs: Path) -> Ordeal:
+    return Ordeal(inputs, SHAPE, 4, 2, 0.01, 6.3, 5.0, 5.0)
+
+
+def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
+    table = next(one for one in found.tables if one.title.startswith(title))
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_silence_ends_with_the_first_output_that_holds_something_new() -> None:
+    assert RUN.silence_s(whole=False) == pytest.approx(1.3)
+    assert RUN.silence_s(whole=True) == pytest.approx(3.3)
+    assert RUN.first_share() == 0.5
+    # what was out at the kill says nothing, even if it is shown again
+    again = replace(RUN, shown=(*BEFORE, Shown(3.8, 3, 1.0, 0.0), *OUTAGE, *AFTER))
+    assert again.silence_s(whole=False) == pytest.approx(1.3)
+
+
+def test_the_longest_gap_counts_from_the_kill_to_the_end() -> None:
+    assert RUN.longest_gap_s() == pytest.approx(1.5)  # from 6 s, when second 5 is first shown, to 7.5 s
+    assert replace(RUN, shown=BEFORE).longest_gap_s() is None
+
+
+def test_a_run_is_back_when_outputs_are_complete_and_as_prompt_as_before() -> None:
+    assert RUN.back_s() == pytest.approx(3.8)
+    # one prompt output that was on its way at the kill does not count
+    lucky = replace(RUN, shown=(*BEFORE, Shown(4.4, 4, 1.0, 0.0), Shown(7.0, 5, 1.0, 0.0), *AFTER))
+    assert lucky.back_s() == pytest.approx(3.8)
+    assert replace(RUN, shown=(*BEFORE, *OUTAGE)).back_s() is None
+
+
+def test_every_second_has_the_latency_of_the_first_output_that_covers_it() -> None:
+    first, final = RUN.latencies(whole=False), RUN.latencies(whole=True)
+    assert first[5] == (6.0, 1.0)
+    assert final[4] == (7.0, 3.0)
+    assert first[6] == (7.5, 1.5)  # nothing showed it before second 7 came
+    assert 0 not in first
+
+
+def test_seconds_that_were_not_out_at_the_kill_belong_to_the_outage() -> None:
+    periods = RUN.periods(whole=True)
+    assert periods[Period.BEFORE] == [0.5, 0.5, 0.5]
+    assert periods[Period.DURING] == [3.0, 2.0, 1.5, 0.5]
+    assert periods[Period.AFTER] == [0.5, 0.5]
+    assert RUN.incomplete() == 2
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    assert percentile([3.0, 1.0, 2.0, 4.0], 50) == 2.0
+    assert percentile([3.0, 1.0], 99) == 3.0
+    assert percentile([], 50) is None
+
+
+def test_a_run_is_read_back_from_what_its_process_told() -> None:
+    series = {
+        "appeared s": list(RUN.appeared_s),
+        "shown s": [one.at_s for one in RUN.shown],
+        "shown second": [float(one.second) for one in RUN.shown],
+        "shown final": [one.final for one in RUN.shown],
+        "shown tentative": [one.tentative for one in RUN.shown],
+        "killed s": [3.7],
+        "returned s": [7.7],
+        "killed": [2.0],
+        "detection s": [0.1],
+        "tentative": [3.0],
+        "corrected": [3.0],
+        "exact": [1.0],
+    }
+    assert SideRun.from_series("passive", 1, series) == RUN
+    less = {name: values for name, values in series.items() if name not in {"detection s", "exact"}}
+    assert SideRun.from_series("structured", 1, less).exact is None
+
+
+def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
+    claims = failover.findings(comparison()).claims
+    goals = [claim for claim in claims if "next output" in claim.statement]
+    assert [claim.ours for claim in goals] == pytest.approx([1.3, 1.3])
+    assert all("met" in claim.over for claim in goals)
+    ratios = {claim.statement.split(":")[0]: claim.ours for claim in claims if "silence" in claim.statement}
+    assert ratios["Tenax, tentative"] == pytest.approx(1.3 / 6.0)
+    assert ratios["Tenax, blocking"] == pytest.approx(1.0)
+
+
+def test_the_table_has_a_row_for_each_side_and_round_and_is_written(tmp_path: Path) -> None:
+    found = failover.findings(comparison())
+    rows = rows_of(found, "After the kill")
+    assert [row["side"] for row in rows] == list(failover.SIDES.values())
+    assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"]
+    assert len(rows_of(found, "Latency")) == 12
+    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["claims"]
+    assert (tmp_path / "figure.png").exists()
+
+
+def test_readers_see_the_share_of_partitions_of_a_batch_at_each_moment() -> None:
+    publications = [
+        Publication(1.0, 0, 1, 2, tentative=False),
+        Publication(1.0, 1, 2, 2, tentative=True),
+        Publication(2.0, 1, 2, 2, tentative=False),
+    ]
+    series = shown(publications, {2: 7}, partitions=2)  # batch 1 has no results
+    assert series == {
+        "shown s": [1.0, 2.0],
+        "shown second": [7.0, 7.0],
+        "shown final": [0.5, 1.0],
+        "shown tentative": [0.5, 0.0],
+    }
+
+
+def test_the_files_of_a_second_appear_together(tmp_path: Path) -> None:
+    write_inputs(tmp_path / "inputs", 1, SHAPE)
+    seconds = Seconds(ordeal(tmp_path / "inputs"), tmp_path / "appearing")
+    seconds.start()
+    seconds.join()
+    folders = sorted((tmp_path / "appearing" / "locations").iterdir())
+    assert [folder.name for folder in folders] == ["second-000000", "second-000001", "second-000002"]
+    assert [len(list(folder.iterdir())) for folder in folders] == [2, 2, 2]
+    assert len(seconds.appeared_s) == 3
+
+
+def test_no_second_appears_after_the_schedule_was_stopped(tmp_path: Path) -> None:
+    write_inputs(tmp_path / "inputs", 1, SHAPE)
+    seconds = Seconds(replace(ordeal(tmp_path / "inputs"), interval_s=3_600.0), tmp_path / "appearing")
+    seconds.start()
+    seconds.stop()
+    seconds.join()
+    assert len(seconds.appeared_s) <= 1
+
+
+def test_an_ordeal_travels_as_plain_data(tmp_path: Path) -> None:
+    assert Ordeal.from_data(json.loads(json.dumps(ordeal(tmp_path).to_data()))) == ordeal(tmp_path)
+
+
+def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> None:
+    def part(name: str, second: int) -> dict[str, str]:
+        end = (START + timedelta(seconds=second)).replace(tzinfo=UTC)
+        pl.DataFrame({"segment": [1], "window_end": [end]}).write_parquet(tmp_path / name)
+        return {"path": (tmp_path / name).as_uri()}
+
+    def log(name: str, parts: list[dict[str, str]]) -> None:
+        lines = ["v1", *(json.dumps(one) for one in parts)]
+        (tmp_path / "_spark_metadata" / name).write_text("\n".join(lines))
+
+    (tmp_path / "_spark_metadata").mkdir()
+    first, second = part("a b.parquet", 3), part("b.parquet", 4)
+    part("left-behind.parquet", 9)
+    sink = SinkLog(tmp_path)
+    assert sink.look() == []
+    log("0", [first])
+    (commit,) = sink.look()
+    assert newest_second(commit.files) == 3
+    log("1.compact", [first, second])
+    (commit,) = sink.look()
+    assert commit.files == (tmp_path / "b.parquet",)
+    assert newest_second([]) is None
+    assert committed_rows(tmp_path).height == 2
+
+
+def test_only_executors_of_this_process_are_struck() -> None:
+    words = [BACKEND.decode(), EXECUTOR_ID.decode(), "3"]
+    command = [sys.executable, "-c", "print(flush=True); input()", *words]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline()  # a process that has only begun to start has no command line yet
+        assert executors() == {3: process.pid}
+        assert os.getpid() not in executors().values()
+    finally:
+        process.kill()
+        process.communicate()
+    assert executors() == {}

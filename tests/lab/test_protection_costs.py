@@ -1,0 +1,257 @@
+"""Experiments on checkpoints, standbys and recovery: what their tables say of recorded runs.
+
+node 1        node 2        node 3        node 4
+pe1 ─▶ pe2 ─▶ pe3 ─▶ pe4 ─▶ pe5 ─▶ pe6 ─▶ pe7 ─▶ pe8
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tenax.chaos.record import Moment, What
+from tenax.control.placement.spreading import place_tasks
+from tenax.control.state import Strategy
+from tenax.engine.protection import planned
+from tenax.errors import ClusterFailed
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax_lab import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
+from tenax_lab.element_chain import CUTS, NODES, PROTECTED, Ledger, Load, Passed, Stored, chain, chain_settings
+from tenax_lab.recovery_delay_findings import ACTIVE, PASSIVE, Case
+from tenax_lab.recovery_delay_findings import Plan as DelayPlan
+from tenax_lab.recovery_delay_findings import findings as delay_findings
+from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.sides.sides import Series
+
+LOAD = Load(4, 100)
+
+
+def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
+    table = next(one for one in found.tables if one.title.startswith(title))
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def claimed(found: Findings, statement: str, whose: str = "paper says") -> float:
+    return next(one.ours for one in found.claims if one.statement.startswith(statement) and one.whose == whose)
+
+
+def written(found: Findings, folder: Path) -> str:
+    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(folder)
+    assert json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
+    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "result.json", "table.txt"]
+    return (folder / "table.txt").read_text(encoding="utf-8")
+
+
+def test_the_chain_lies_on_four_nodes_with_two_elements_each(tmp_path: Path) -> None:
+    graph = TaskGraph(chain(1, LOAD, tmp_path).topology)
+    homes = place_tasks(graph, [Node(f"n{number}") for number in range(NODES)], CUTS).primaries
+    assert [homes[task] for task in graph.tasks(range(len(graph)))] == [f"n{number // 2}" for number in range(8)]
+
+
+def test_a_pass_of_the_chain_has_one_batch(tmp_path: Path) -> None:
+    application = chain(1, LOAD, tmp_path)
+    asked = standby_costs.protection(standby_costs.PASSIVE, 8)
+    settings = chain_settings(application, asked, LOAD)
+    assert (settings.control.max_batches_per_pass, settings.control.checkpoint_every) == (1, 8)
+    assert (settings.control.strategy, settings.retain) == (Strategy.SWEEPING, CUTS)
+
+
+@pytest.mark.parametrize(("side", "copies", "doubled"), [("none", 0, 0), ("active, output off", 7, 0)])
+def test_standbys_are_asked_for_as_a_user_does(tmp_path: Path, side: str, copies: int, doubled: int) -> None:
+    application = chain(1, LOAD, tmp_path)
+    settings = chain_settings(application, standby_costs.protection(side, 8), LOAD)
+    assert (len(settings.replicas), len(settings.doubled)) == (copies, doubled)
+    both = standby_costs.protection(standby_costs.BOTH_SIDES, 8)
+    assert len(chain_settings(application, both, LOAD).doubled) == len(PROTECTED)
+    assert not planned(application.topology, standby_costs.protection("none", 8)).replicas
+
+
+def ledger(stored: list[Stored], batches: int, sent_bytes: int = 0) -> Ledger:
+    passes = [Passed(batch, 0.2, 3, sent_bytes, 0) for batch in range(1, batches + 1)]
+    return Ledger(stored=stored, passes=passes)
+
+
+def checkpoint_series(plan: checkpoint_costs.Plan) -> Series:
+    """Checkpoints at every batch: sweeping with queues of 10 bytes, the others with 1,000; states of 90."""
+    found: Series = {}
+    for case in plan.cases():
+        queue = 10 if case.strategy is Strategy.SWEEPING else 0 if case.strategy is Strategy.ALIGNED else 1_000
+        seconds = 0.1 if case.strategy is Strategy.SWEEPING else 0.2
+        stored = [Stored(batch, 2, 90, queue, seconds) for batch in range(1, case.load.batches + 1)]
+        found |= ledger(stored, case.load.batches).series(case.name)
+    return found
+
+
+@pytest.mark.parametrize("plan", [checkpoint_costs.FULL, checkpoint_costs.QUICK])
+def test_bytes_of_checkpoints_are_counted_from_the_second_interval_to_the_end(
+    plan: checkpoint_costs.Plan, tmp_path: Path
+) -> None:
+    found = checkpoint_costs.findings(plan, checkpoint_series(plan))
+    first = rows_of(found, "What checkpoints write")[0]
+    interval, count = next(iter(plan.intervals.items()))
+    assert (first["strategy"], first["interval"]) == ("synchronous", interval)
+    assert first["checkpoints"] == interval * count - interval
+    assert first["average KB"] == pytest.approx(1.09)
+    assert first["bytes an element"] == pytest.approx(1_090 / 500)
+    assert claimed(found, "bytes of an average checkpoint") == pytest.approx(10.9)
+    assert claimed(found, "time of a checkpoint") == pytest.approx(2.0)
+    assert claimed(found, "bytes of all checkpoints", "we aim at") == pytest.approx(10.9)
+    text = written(found, tmp_path)
+    assert "synchronous 92 %" in text
+    assert "sweeping 10 %" in text
+
+
+def standby_series(plan: standby_costs.Plan) -> Series:
+    found: Series = {}
+    times = dict(zip(standby_costs.SIDES, (1, 2, 4, 1), strict=True))
+    for rate in plan.rates:
+        for side in standby_costs.SIDES:
+            load = plan.load(side, rate)
+            stored = [Stored(batch, 2, 5 * load.batch_rows, 0, 0.1) for batch in range(1, load.batches + 1)]
+            found |= ledger(stored, load.batches, 100 * times[side] * load.batch_rows).series(f"{side} {rate}")
+    return found
+
+
+@pytest.mark.parametrize("plan", [standby_costs.FULL, standby_costs.QUICK])
+def test_bytes_of_standbys_are_compared_with_those_of_none(plan: standby_costs.Plan, tmp_path: Path) -> None:
+    found = standby_costs.findings(plan, standby_series(plan))
+    assert [row["times none"] for row in rows_of(found, "What is sent")[:4]] == pytest.approx([1, 2, 4, 1.05])
+    assert claimed(found, "bytes that passive") == pytest.approx(5.0)
+    assert "the most of" in " ".join(written(found, tmp_path).split())
+
+
+# Batches of 1 s; a checkpoint every 10 batches rides in the second after it is due and is committed beside the next.
+CARRIED = checkpoint_throughput.Plan(1_000, 10, 10, 30, 1)
+
+
+def carried(more_s: dict[int, float], stored: list[int], seconds: float = 0.2) -> Ledger:
+    """A run whose passes take 1 s each, some of them more."""
+    at_s = accumulate(1.0 + more_s.get(batch, 0.0) for batch in range(1, CARRIED.load.batches + 1))
+    return Ledger(
+        stored=[Stored(batch, 4, 100, 0, seconds) for batch in stored],
+        published_s=[(at, batch) for batch, at in enumerate(at_s, 1)],
+    )
+
+
+def test_the_pass_that_carries_a_checkpoint_and_the_next_are_compared_with_calm_ones_around_them() -> None:
+    found = checkpoint_throughput.recorded(CARRIED, carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40]))
+    calm_s = (1.0 + 3.0 + 1.0 + 1.0 + 1.0) / 5  # of batches 11 and 14 to 17; those before belong to the warm-up
+    assert found["extra s"] == pytest.approx([2.4 - 2 * calm_s, 0.5])
+    assert found["stored"] == [2.0]  # not those of the warm-up, and not the last one, at the end of the run
+    assert sum(found["pass s"]) == pytest.approx(32.9)
+
+
+def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_them() -> None:
+    pass_s = {batch: 1.5 if batch % 3 < 2 else 1.0 for batch in range(2, 12)}
+    assert checkpoint_throughput.extra(pass_s, [3, 6, 9]) == pytest.approx([1.0] * 3)
+    assert checkpoint_throughput.extra(pass_s, [2, 4, 6, 8, 10]) == []  # there is nothing to compare them with
+
+
+def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> None:
+    found: Series = {}
+    for name, more_s in (("none", 0.0), ("aligned", 0.2), ("sweeping", 3.0)):
+        stored = [12, 22, 32] if name != "none" else []
+        for _ in range(3):
+            ledger = carried(dict.fromkeys((12, 22, 32), more_s), stored)
+            for what, values in checkpoint_throughput.recorded(CARRIED, ledger).items():
+                found.setdefault(f"{name} {what}", []).extend(values)
+    told = checkpoint_throughput.findings(CARRIED, found)
+    assert claimed(told, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
+    assert claimed(told, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
+    counted = {row["checkpoints"]: row for row in rows_of(told, "What was stored")}
+    assert counted["aligned"]["% of the time, every 10 batches"] == pytest.approx(100 * 0.6 / 30.6)
+    assert counted["none"]["s each"] is None
+    seldom = replace(CARRIED, every=20)  # half as often as it is told for
+    assert claimed(
+        checkpoint_throughput.findings(seldom, found), "throughput that aligned", "we aim at"
+    ) == pytest.approx(100 * 1.2 / 30.6)
+    text = " ".join(written(told, tmp_path).split())
+    assert "likely 2 to 2 % by 9 checkpoints; met" in text
+    assert "likely 23 to 23 % by 9 checkpoints; not met" in text
+    assert "differ from those around them by 0 % of the time" in text
+
+
+def test_a_likely_range_leaves_out_what_a_coin_would_rarely_do() -> None:
+    # of 15 tosses, 3 or fewer fall on one side in 1.8 % of all cases, 4 or fewer in 5.9 %
+    assert checkpoint_throughput.likely([float(one) for one in range(15)]) == (3.0, 11.0)
+    assert checkpoint_throughput.likely([1.0, 2.0, 3.0]) == (1.0, 3.0)
+
+
+def test_a_goal_within_the_likely_range_is_neither_met_nor_missed() -> None:
+    found = [checkpoint_throughput.verdict(low, high, 9) for low, high in ((1.0, 4.0), (6.0, 9.0), (1.0, 9.0))]
+    assert found == ["met", "not met", "neither shown nor refuted"]
+    assert checkpoint_throughput.verdict(1.0, 2.0, 3) == "3 checkpoints are too few to tell"
+
+
+NODE = "host-1"
+# A node hangs at 10 s and is known at 13 s; two rounds follow, and a live pass whose results are there at 15 s.
+LOSS = (
+    Moment(9.0, What.PASS_ENDED, {"kind": "live", "first": 5, "last": 6, "seconds": 0.2}),
+    Moment(9.5, What.PUBLISHED, {"tentative": False, "first": 5, "last": 6}),
+    Moment(10.0, What.FAULT, {"kind": "hang", "fault": "--hang pe5[0]@6b", "nodes": [NODE], "number": 0}),
+    Moment(13.0, What.LOST, {"nodes": [NODE], "outage": True}),
+    Moment(13.25, What.PASS_BEGUN, {"kind": "round", "first": 4, "last": 5}),
+    Moment(13.5, What.PASS_BEGUN, {"kind": "round", "first": 6, "last": 6}),
+    Moment(14.0, What.OUTAGE_ENDED, {}),
+    Moment(14.25, What.PASS_BEGUN, {"kind": "live", "first": 7, "last": 8}),
+    Moment(15.0, What.PUBLISHED, {"tentative": False, "first": 7, "last": 8}),
+)
+
+
+def test_the_delay_is_cut_into_what_follows_each_other() -> None:
+    assert recovery_delay.delay(LOSS) == {
+        "detection s": [3.0],
+        "redeployment s": [0.25],
+        "replay s": [1.0],
+        "new pass s": [0.75],
+        "replayed batches": [3.0],
+    }
+
+
+def test_a_loss_after_which_nothing_new_came_is_refused() -> None:
+    with pytest.raises(ClusterFailed, match="results come again"):
+        recovery_delay.delay(LOSS[:-1])
+
+
+def test_what_the_output_shows_is_told_by_the_sequence_numbers_of_its_files(tmp_path: Path) -> None:
+    for batch, last in ((6, 599), (8, 799)):
+        pl.DataFrame({"sequence": [last - 1, last]}).write_parquet(tmp_path / f"part-0-b{batch}-r0.parquet")
+    newest = recovery_delay.sequences(tmp_path)
+    assert newest == {6: 599, 8: 799}
+    assert recovery_delay.shown(LOSS, newest) == {"shown s": [-0.5, 5.0], "shown sequence": [599.0, 799.0]}
+
+
+def test_a_case_is_told_to_another_process_and_strikes_late_in_its_interval() -> None:
+    case = Case(PASSIVE, "hang", 0.5, 8, 1)
+    assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
+    assert case.struck_at == 15
+    assert recovery_delay.protection(case).checkpoint == "sweeping"
+    assert recovery_delay.protection(Case(ACTIVE, "kill", 0.5, 8, 0)).replicas == "all"
+
+
+@pytest.mark.parametrize("plan", [recovery_delay.FULL, recovery_delay.QUICK])
+def test_every_loss_is_judged_and_shown_by_its_parts(plan: DelayPlan, tmp_path: Path) -> None:
+    found: Series = {}
+    for case in plan.cases():
+        parts = (3 * case.heartbeat_s if case.fault == "hang" else 0.1, 0.1, case.interval / 10, 0.7)
+        told = {
+            **{name: [part] for name, part in zip(recovery_delay.delay(LOSS), parts, strict=False)},
+            "replayed batches": [float(case.interval)],
+            "exact": [1.0],
+            "shown s": [-1.0, 2.0],
+            "shown sequence": [100.0, 300.0],
+        }
+        found |= {f"{case.name} {name}": values for name, values in told.items()}
+    result = delay_findings(plan, found)
+    table = rows_of(result, "From the loss")
+    assert len(table) == len(plan.cases())
+    assert {row["exact"] for row in table} == {"yes"}
+    assert claimed(result, "redeployment") == pytest.approx(100.0)
+    assert claimed(result, "runs whose final results", "we aim at") == 100.0
+    written(result, tmp_path)
