@@ -34,7 +34,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopologySpec:
-    """What Figure 14 of paper 1 varies; ranges include both ends.
+    """What Figure 14 of Su, Zhou 2016 varies; ranges include both ends.
 
     - `skew` (a): the load of an operator's tasks follows Zipf's law with this parameter, 0.1 there; 0 is uniform.
     - `parallelism` (b): tasks per operator, drawn from different ranges there.
@@ -67,7 +67,7 @@ class TopologySpec:
 
 @dataclass(frozen=True, slots=True)
 class LayeredSpec:
-    """A general graph of single tasks, as paper 3's Figure 8 needs them; ranges include both ends.
+    """A general graph of single tasks, as Figure 8 of Li et al. 2017 needs them; ranges include both ends.
 
     - `layers` × `width` tasks; sources are exactly the first layer, sinks exactly the last.
     - `edges` substreams in all: one into and out of every task first, the others anywhere between a layer and one of
@@ -104,7 +104,7 @@ class Priorities(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """What Figure 15 of paper 4 varies; ranges include both ends.
+    """What Figure 15 of Su, Zhou 2021 varies; ranges include both ends.
 
     - `max_share` (a): the most queries that share a partition, 3 or 6 there.
     - `skew` (b): the parameter of Zipf's law for how many queries share a partition, 0.2 or 0.5 there.

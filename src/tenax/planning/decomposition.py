@@ -1,4 +1,4 @@
-"""The shape of a topology, and its parts for planning replicas: sub-topologies, units, segments (paper 1, IV-C)."""
+"""The shape of a topology and its parts for replica plans: sub-topologies, units, segments (Su, Zhou 2016, IV-C)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good outputs stay when tasks have failed: information loss, output fidelity, completeness (paper 1)."""
+"""How good outputs stay when tasks have failed: information loss, output fidelity, completeness (Su, Zhou 2016)."""
 
 from __future__ import annotations
 

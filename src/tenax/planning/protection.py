@@ -59,7 +59,7 @@ def plan_protection(
 
 
 def checkpoint_interval_s(cluster: Cluster) -> float | None:
-    """Young's first-order optimum, √(2 · cost · mean time between failures), where both are known."""
+    """The optimum of Young 1974, √(2 · cost · mean time between failures), where both are known."""
     if cluster.checkpoint_s is None or cluster.failures_per_s == 0:
         return None
     return math.sqrt(2.0 * cluster.checkpoint_s / cluster.failures_per_s)

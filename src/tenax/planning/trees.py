@@ -1,4 +1,4 @@
-"""MC-trees: the smallest sets of tasks that together still give some output (paper 1, definition 1)."""
+"""MC-trees: the smallest sets of tasks that together still give some output (Su, Zhou 2016, definition 1)."""
 
 from __future__ import annotations
 

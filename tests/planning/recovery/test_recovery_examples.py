@@ -1,4 +1,4 @@
-"""Examples that people can follow: the figures of paper 4, small outages, and requests that are refused."""
+"""Examples that people can follow: the figures of Su, Zhou 2021, small outages, and requests that are refused."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def build(
         tx.traffic_locations(rate=rate, users=users, segments=segments, pace=tx.Pace(rows=rows, paced=paced)),
         partitions=parallelism,
     )
-    told = traffic.source(
+    reported = traffic.source(
         "reports",
         tx.incident_reports(users=users, segments=segments, pace=tx.Pace(rows=reports, paced=paced)),
         partitions=max(1, parallelism // 2),
@@ -48,7 +48,7 @@ def build(
     )
     # everyone on a segment reports the same incident: one row for each makes them distinct
     incidents = (
-        told.key_by("segment", "incident")
+        reported.key_by("segment", "incident")
         .window(length, every=every)
         .aggregate(pl.len().alias("reports"), name="incidents")
     )

@@ -1,4 +1,4 @@
-"""Which tasks retain their outputs, so that recovery never takes longer than a bound (paper 3)."""
+"""Which tasks retain their outputs, so that recovery never takes longer than a bound (Li et al. 2017)."""
 
 from tenax.planning.backups.facade import ALGORITHMS, plan_backups
 from tenax.planning.backups.latency import recovery_latencies

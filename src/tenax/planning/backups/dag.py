@@ -21,7 +21,7 @@ class Ranking(Enum):
 
 
 def dag(problem: BackupProblem, network: Network | None = None) -> Choice:
-    """The better of two rankings, pruned: Algorithm 4 of paper 3, mended. O(tasks × substreams) at worst, and
+    """The better of two rankings, pruned: Algorithm 4 of Li et al. 2017, mended. O(tasks × substreams) at worst, and
     O(tasks) visits of bounded size in large graphs.
 
     The paper ranks by the workload B alone; ranking by the flow F first finds the bottlenecks it passes by.

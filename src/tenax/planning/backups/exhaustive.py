@@ -19,7 +19,7 @@ BATCH_CELLS = 1_000_000  # sets scored together × tasks: a few megabytes
 def exhaustive(problem: BackupProblem) -> Choice:
     """Of the smallest sets that keep the bound the one of least overall latency, the first in task order on ties.
 
-    The exhaustive search of paper 3. O(sets × (tasks + operators)); the number of sets is bounded.
+    The exhaustive search of Li et al. 2017. O(sets × (tasks + operators)); the number of sets is bounded.
     """
     graph = problem.graph
     candidates = np.flatnonzero(np.repeat([bool(streams) for streams in graph.consumers], np.diff(graph.first)))

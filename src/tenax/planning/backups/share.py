@@ -11,10 +11,10 @@ from tenax.planning.backups.problem import BackupProblem, Choice
 def share(problem: BackupProblem, network: Network | None = None) -> Choice:
     """The tasks with the largest share, as many as it takes to keep the bound, less those it holds without.
 
-    This stands in for the balanced share of paper 3's reference [9], which is not described there: a task's share is
-    T(v) times the part of the sources' flow that passes it, by the rates of the topology; tasks that nobody consumes
-    are no candidates. More backups never make recovery slower, so the number of tasks is found by binary search.
-    O(tasks × log tasks + substreams × log tasks).
+    This stands in for the balanced share of reference [9] in Li et al. 2017, which is not described there: a task's
+    share is T(v) times the part of the sources' flow that passes it, by the rates of the topology; tasks that nobody
+    consumes are no candidates. More backups never make recovery slower, so the number of tasks is found by
+    binary search. O(tasks × log tasks + substreams × log tasks).
     """
     graph = problem.graph
     network = network_of(problem) if network is None else network

@@ -19,7 +19,7 @@ def line(problem: BackupProblem) -> Choice:
 
 
 def tree(problem: BackupProblem) -> Choice:
-    """Fewest backups of a tree, from the sources down (paper 3, its Algorithm 3 mended). O(tasks)."""
+    """Fewest backups of a tree, from the sources down (Li et al. 2017, its Algorithm 3 mended). O(tasks)."""
     require_tree(problem.graph)
     backups, _ = fewest(problem, problem.limit)
     return Choice("tree", backups, int(backups.sum()))

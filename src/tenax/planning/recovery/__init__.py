@@ -1,4 +1,4 @@
-"""Which failed tasks come back first, so that the most important outputs return soonest (paper 4)."""
+"""Which failed tasks come back first, so that the most important outputs return soonest (Su, Zhou 2021)."""
 
 from tenax.planning.recovery.facade import ALGORITHMS, plan_recovery
 from tenax.planning.recovery.schedule import schedule_recovery

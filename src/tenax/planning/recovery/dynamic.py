@@ -1,4 +1,4 @@
-"""Dynamic programming over the costs that plans can reach (paper 4, Algorithm 3)."""
+"""Dynamic programming over the costs that plans can reach (Su, Zhou 2021, Algorithm 3)."""
 
 from __future__ import annotations
 

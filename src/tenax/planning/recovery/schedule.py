@@ -1,4 +1,4 @@
-"""Incremental recovery: nodes arrive one by one and take what brings most queries back (paper 4, section 4.4)."""
+"""Incremental recovery: nodes arrive one by one and take what brings most queries back (Su, Zhou 2021, section 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tasks run a second time, so that outputs stay as good as the budget allows (paper 1)."""
+"""Which tasks run a second time, so that outputs stay as good as the budget allows (Su, Zhou 2016)."""
 
 from tenax.planning.replicas.facade import ALGORITHMS, plan_replicas
 from tenax.planning.replicas.validator import check_replicas

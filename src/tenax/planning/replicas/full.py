@@ -1,4 +1,4 @@
-"""Replica plans for sub-topologies of full streams: task by task, the best of every operator (paper 1, algorithm 4)."""
+"""Replica plans for sub-topologies of full streams: the best task of every operator (Su, Zhou 2016, algorithm 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Greedy replica plans: the tasks whose single failure hurts most (paper 1, algorithm 2)."""
+"""Greedy replica plans: the tasks whose single failure hurts most (Su, Zhou 2016, algorithm 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica plans that follow the topology: each sub-topology by its own algorithm, the best gain first (paper 1)."""
+"""Replica plans that follow the topology: an algorithm for each sub-topology, the best gain first (Su, Zhou 2016)."""
 
 from __future__ import annotations
 

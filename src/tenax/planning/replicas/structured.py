@@ -1,4 +1,4 @@
-"""Replica plans for structured sub-topologies: segment by segment, grown to complete trees (paper 1, algorithm 3)."""
+"""Replica plans for structured sub-topologies: segments, grown to complete trees (Su, Zhou 2016, algorithm 3)."""
 
 from __future__ import annotations
 

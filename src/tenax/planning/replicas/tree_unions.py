@@ -1,4 +1,4 @@
-"""Replica plans as unions of MC-trees, all of them, by growing size (paper 1, algorithm 1)."""
+"""Replica plans as unions of MC-trees, all of them, by growing size (Su, Zhou 2016, algorithm 1)."""
 
 from __future__ import annotations
 
