@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from operators.step_runs import cuts, timed
 
 from tenax.errors import InvalidRequest
+from tenax.model.durations import microseconds
 from tenax.operators.computation import NO_WATERMARK_US
-from tenax.operators.durations import microseconds
 from tenax.operators.lateness import Overdue, admit, readable
 
 

@@ -12,9 +12,9 @@ from operators.step_runs import Batch, Totals, row_batches, run
 from polars.testing import assert_frame_equal
 
 from tenax.errors import InvalidRequest
+from tenax.model.durations import microseconds
 from tenax.operators.computation import StepInput
 from tenax.operators.custom import Changes
-from tenax.operators.durations import microseconds
 from tenax.operators.stateless import filter_rows, map_frames, select_columns, with_columns
 from tenax.operators.union import Union
 

@@ -10,9 +10,9 @@ from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
 from tenax.control.state import Outputs, Recovery, Strategy
 from tenax.errors import InvalidRequest, InvalidTopology
+from tenax.model.durations import microseconds
 from tenax.model.topology import Topology, suggestion
 from tenax.operators.computation import Computation
-from tenax.operators.durations import microseconds
 from tenax.store.records import Json
 
 ALL = "all"

@@ -84,7 +84,7 @@ def chaos_command(
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
-    from tenax.operators.durations import microseconds
+    from tenax.model.durations import microseconds
 
     told = {
         Kind.KILL: kill,

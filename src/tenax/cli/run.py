@@ -84,7 +84,7 @@ def run_command(
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
     from tenax.engine.settings import RunSettings
-    from tenax.operators.durations import microseconds
+    from tenax.model.durations import microseconds
     from tenax.takeover.admission import admitted
 
     if master is None:

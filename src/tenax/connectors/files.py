@@ -16,7 +16,7 @@ from tenax.connectors.formats import FORMATS, Cut, FileFormat
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.times import EventTimes
 from tenax.errors import ChangedSource, InvalidSource, UnreadableSource
-from tenax.operators.durations import microseconds
+from tenax.model.durations import microseconds
 from tenax.store import records
 from tenax.store.records import Json
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from tenax.connectors.source import ONLY_PLANNED, Limits, NothingNew, Planned, Source
 from tenax.errors import InvalidSource
-from tenax.operators.durations import microseconds
+from tenax.model.durations import microseconds
 from tenax.store.records import Json
 
 Rows = npt.NDArray[np.int64]

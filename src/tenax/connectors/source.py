@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tenax.errors import InvalidSource
-from tenax.operators.durations import span
+from tenax.model.durations import span
 from tenax.operators.parameters import attributes
 from tenax.store.records import Json
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from tenax.errors import InvalidRequest
+from tenax.model.durations import microseconds, span
 from tenax.operators.aggregates import FLOAT, MEANS, ORDERED, TIME, TYPE, Aggregate, result_types, split_aggregates
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
-from tenax.operators.durations import microseconds, span
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
 from tenax.operators.stateless import collected
