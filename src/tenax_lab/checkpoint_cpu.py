@@ -18,6 +18,7 @@ from tenax.control.instructions import Instruction, Outcome
 from tenax.control.state import Settings
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
@@ -137,7 +138,7 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Meter:
+class Meter(Observer):
     """Watches a run: what the batches after `first` up to `last` cost. A checkpoint belongs to the batch before it."""
 
     first: int
@@ -166,12 +167,6 @@ class Meter:
     @property
     def _counts(self) -> bool:
         return self._before is not None and self.spent is None
-
-    def told(self, message: str) -> None:
-        """Nothing that is asked for here."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that is asked for here."""
 
 
 @dataclass(frozen=True, slots=True)

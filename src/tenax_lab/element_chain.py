@@ -25,6 +25,7 @@ from tenax.control.events import CheckpointStored, Event
 from tenax.control.instructions import Instruction, Outcome, StoreCheckpoint
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
 from tenax.engine.settings import RunSettings
@@ -95,7 +96,7 @@ class Passed:
 
 
 @dataclass(slots=True)
-class Ledger:
+class Ledger(Observer):
     """Watches a run and notes what its checkpoints and passes cost; `driver` is set before it runs."""
 
     driver: Driver | None = None
@@ -131,9 +132,6 @@ class Ledger:
         for one in then:
             if isinstance(one, StoreCheckpoint):
                 self._tasks = sum(version.task.operator in PROTECTED for version in one.versions)
-
-    def told(self, message: str) -> None:
-        """Nothing that a measurement needs."""
 
     def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002
         """All results up to a batch are there."""

@@ -22,8 +22,8 @@ from tenax.connectors.parquet import parquet
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
-from tenax.engine.worker.orders import Report
 from tenax.errors import ClusterFailed
 from tenax.store.records import JsonObject, mapping, text
 from tenax_lab.sides.failover_files import Ordeal, Seconds, newest_second
@@ -81,7 +81,7 @@ class Publication:
 
 
 @dataclass(slots=True)
-class Publications:
+class Publications(Observer):
     """Remembers who published what and when, as an observer of a run; `begin` is called when its nodes are there."""
 
     begin: Callable[[], None]
@@ -103,15 +103,6 @@ class Publications:
         for one in then:
             if isinstance(one, instructions.Publish):
                 self._asked[str(one.pass_id), one.tentative] = one
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that is asked for here."""
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing that is asked for here."""
-
-    def told(self, message: str) -> None:
-        """Nothing that is asked for here."""
 
 
 def shown(publications: Sequence[Publication], seconds: dict[int, int], partitions: int) -> Series:

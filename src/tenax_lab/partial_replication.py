@@ -16,8 +16,8 @@ from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, Published
 from tenax.control.instructions import Instruction
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
-from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import ReplicaPlan
 from tenax.model.topology import Topology
@@ -141,7 +141,7 @@ def replica_plan(load: Load, share: float) -> ReplicaPlan:
     return plan_replicas(graph, round(share * int((~graph.safe).sum())), ALGORITHM)
 
 
-class Tentative:
+class Tentative(Observer):
     """Keeps the files of tentative results, which final ones will remove, as an observer of a run."""
 
     def __init__(self, results: ParquetSink, kept: Path) -> None:
@@ -160,15 +160,6 @@ class Tentative:
         """All rows that were shown tentatively."""
         frames = [pl.read_parquet(path, use_pyarrow=True) for path in sorted(self._kept.glob("*.parquet"))]
         return pl.concat(frames) if frames else pl.DataFrame()
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing that is asked for here."""
-
-    def told(self, message: str) -> None:
-        """Nothing that is asked for here."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that is asked for here."""
 
 
 def content(final: pl.DataFrame, tentative: pl.DataFrame) -> tuple[float, ...]:

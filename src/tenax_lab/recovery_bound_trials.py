@@ -19,6 +19,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.state import Recovery
 from tenax.control.versions import PassId
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
@@ -103,7 +104,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
 
 
 @dataclass(slots=True)
-class StepTimes:
+class StepTimes(Observer):
     """Watches a run without failures: the seconds that each task takes for a batch, pass by pass."""
 
     batch_s: dict[int, list[float]] = field(default_factory=dict)
@@ -112,15 +113,6 @@ class StepTimes:
         """A pass has finished."""
         for one in reports:
             self.batch_s.setdefault(one.task, []).append(one.seconds / (last - first + 1))
-
-    def told(self, message: str) -> None:
-        """Nothing that a measurement needs."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that a measurement needs."""
-
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
-        """Nothing that a measurement needs."""
 
 
 def measure_times(session: Session, work: Path, pace: Pace, batches: int, step: Step) -> Series:
@@ -174,7 +166,7 @@ def lose(session: Session, work: Path, pace: Pace, application: Application, ask
     )
 
 
-class WayBack:
+class WayBack(Observer):
     """Watches one loss: who was lost, what each round did, when each lost task was back."""
 
     def __init__(self, graph: TaskGraph) -> None:
@@ -187,15 +179,6 @@ class WayBack:
         self.rounds: list[Round] = []
         self.back_s: dict[int, float] = {}
         self.replayed = 0
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Only live passes are told here."""
-
-    def told(self, message: str) -> None:
-        """Nothing that a measurement needs."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that a measurement needs."""
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
         """Take down losses and rounds; called after the coordinator has learned of the event."""

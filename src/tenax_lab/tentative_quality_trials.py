@@ -23,6 +23,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Instruction, Outcome, Publish
 from tenax.control.versions import PassId
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings, control_settings
 from tenax.engine.worker.orders import Report
@@ -61,7 +62,7 @@ class Trial:
     corrected: int
 
 
-class RowCounter:
+class RowCounter(Observer):
     """Counts the rows of every task, as an observer of a run."""
 
     def __init__(self, tasks: int) -> None:
@@ -74,17 +75,8 @@ class RowCounter:
             self.taken[one.task] += one.rows_in
             self.given[one.task] += one.rows_out
 
-    def told(self, message: str) -> None:
-        """Nothing to count."""
 
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing to count."""
-
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Instruction]) -> None:
-        """Nothing to count."""
-
-
-class Shown:
+class Shown(Observer):
     """Keeps what a run shows while tasks are missing, as an observer of it: files, and the quality that it states.
 
     - That is all tentative results, whose files final ones will remove, and final results of outputs that do not depend
@@ -100,15 +92,6 @@ class Shown:
         self._lost = self._returned = False
         self._quality: dict[tuple[int, int], float] = {}
         kept.mkdir(parents=True)
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing to keep."""
-
-    def told(self, message: str) -> None:
-        """Nothing to keep."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing to keep: `handled` has done it."""
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
         """Take in what happened, and what will."""

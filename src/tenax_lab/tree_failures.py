@@ -24,7 +24,6 @@ from tenax.engine.observer import Observer
 from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.worker.orders import Report
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Topology
@@ -188,7 +187,7 @@ def all_primaries(load: Load, after: int) -> Fault:
     return Fault(Kind.KILL, "+".join(map(str, tasks)), When(after, Unit.BATCHES))
 
 
-class Losses:
+class Losses(Observer):
     """Watches losses of nodes: which tasks were lost, what is replayed, when all were where they had been before."""
 
     def __init__(self, graph: TaskGraph) -> None:
@@ -215,15 +214,6 @@ class Losses:
             if all(one.primary is not None and one.head.batch >= self._before for one in back):
                 self.back_s = now_s - self._known_s
         self._homes = {one: task.primary.node for one, task in enumerate(state.tasks) if task.primary is not None}
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing that is asked for here."""
-
-    def told(self, message: str) -> None:
-        """Nothing that is asked for here."""
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Nothing that is asked for here."""
 
 
 def facts_of(moments: Sequence[Moment], watch: Losses, *, exact: bool) -> Facts:

@@ -5,7 +5,6 @@ sources (16) --> o1 (8) --> o2 (4) --> o3 (2) --> o4 (1) --> results (1)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,8 @@ from tenax.application.application import Application
 from tenax.connectors.parquet import parquet
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.workloads import elements
-from tenax.control.coordinator import Coordinator
-from tenax.control.events import Event
-from tenax.control.instructions import Instruction
 from tenax.engine.driver import Driver
-from tenax.engine.worker.orders import Report
+from tenax.engine.observer import Observer
 from tenax.errors import InvalidSource
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.operators.computation import Computation
@@ -100,7 +96,7 @@ class Readings(Source):
         return rows.select(self.time, sensor.alias("sensor"), "value")
 
 
-class Ending:
+class Ending(Observer):
     """Asks a driver to stop when all batches are final, as an observer of its run."""
 
     def __init__(self, arrival: Arrival) -> None:
@@ -111,15 +107,6 @@ class Ending:
         """All results up to a batch are final."""
         if last >= self._batches and self.driver is not None:
             self.driver.request_stop()
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing that is asked for here."""
-
-    def told(self, message: str) -> None:
-        """Nothing that is asked for here."""
-
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
-        """Nothing that is asked for here."""
 
 
 def _position(position: Json) -> tuple[int, int]:

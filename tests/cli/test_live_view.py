@@ -122,7 +122,7 @@ def test_late_rows_are_loud_in_the_view_in_a_pipe_and_at_the_end(
     told = RunPass(PassId(1, 1), PassKind.LIVE, 1, 1, tuple(steps), (), frozenset(), 0, 60.0, 1)
     reports = [report(0, 0, rows=100), report(1, 0, rows=100, late=95)]
     for message in latecomers.add(told, reports):
-        view.told(message)
+        view.said(message)
     view.passed(1, 1, reports, 1.0)
     wanted = (
         "LATE s: 47.5 % of its rows came late (95 of 200; s[1] 95 %), up to 1.7 s, and were dropped; lateness='2s' "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -16,13 +16,10 @@ from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import ParquetSink, parquet
 from tenax.connectors.sink import Sink
 from tenax.connectors.workloads import elements
-from tenax.control.coordinator import Coordinator
-from tenax.control.events import Event
-from tenax.control.instructions import Instruction
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
-from tenax.engine.worker.orders import Report
 from tenax.errors import InvalidTopology
 
 LOCK = threading.Lock()
@@ -34,22 +31,6 @@ class LockedSink(ParquetSink):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.lock = threading.Lock()
-
-
-class Deaf:
-    """Watches nothing."""
-
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        pass
-
-    def told(self, message: str) -> None:
-        pass
-
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
-        pass
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        pass
 
 
 def application(function: Callable[[pl.DataFrame], pl.DataFrame], sink: Sink) -> Application:
@@ -69,7 +50,7 @@ def test_an_operator_that_cannot_be_pickled_is_named_with_the_cause_before_the_s
 
     locked = application(guarded, parquet(tmp_path / "out"))
     with pytest.raises(InvalidTopology, match=r"operator 'second': .*cannot pickle '_thread\.lock'") as refused:
-        Driver(locked, tmp_path / "store", RunSettings(), Deaf())
+        Driver(locked, tmp_path / "store", RunSettings(), Observer())
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "store").exists()
 

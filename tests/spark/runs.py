@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -15,35 +15,27 @@ from tenax.application.application import Application
 from tenax.connectors.generators import Generator
 from tenax.connectors.parquet import ParquetSink
 from tenax.connectors.source import Limits
-from tenax.control.coordinator import Coordinator
-from tenax.control.events import Event
-from tenax.control.instructions import Instruction, Outcome, Stop
+from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
-from tenax.engine.worker.orders import Report
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "apps"
 
 
 @dataclass(slots=True)
-class Watcher:
+class Watcher(Observer):
     """Remembers what a run did; `on_published` may act on it, in the driver's own thread."""
 
     on_published: Callable[[int], None] = lambda _: None
     batches: list[int] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
 
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        pass
-
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         self.messages.append(message)
-
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
-        pass
 
     def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002
         self.batches.append(last)

@@ -26,6 +26,7 @@ from tenax.control.events import Event
 from tenax.control.instructions import Instruction, MoveTasks
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.worker.steps import TRIM_EVERY
 from tenax.examples import app_path
@@ -145,7 +146,7 @@ def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session
     assert strike.detection_s is not None  # it was not waited for until the end
 
 
-class Buffers:
+class Buffers(Observer):
     """Looks at what the nodes hold, whenever a live pass has finished, until long after tasks have moved back."""
 
     def __init__(self, nodes: Path) -> None:
@@ -171,12 +172,6 @@ class Buffers:
         self.homes = {task.primary.node for task in coordinator.state.tasks if task.primary is not None}
         if any(isinstance(one, MoveTasks) for one in then):
             self.moved = coordinator.state.finished
-
-    def told(self, message: str) -> None:
-        pass
-
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        pass
 
 
 def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Until(Watcher):
     told_of: str = "nothing"
     stop: Callable[[], None] = lambda: None
 
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         self.messages.append(message)
         if self.told_of in message:
             self.stop()

@@ -137,7 +137,7 @@ class Outcome:
         return cls(**data, schedule=schedule, unreached=unreached, strikes=struck, reference=reference)
 
 
-class Recorder:
+class Recorder(Observer):
     """Writes down what happens in a run, as an observer of its driver.
 
     - Every moment goes to `write` as soon as it is known; `also` are other observers that are told the same.
@@ -178,11 +178,11 @@ class Recorder:
         for one in self._also:
             one.passed(first, last, reports, seconds)
 
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         """Something happened that a user should know."""
         self.note(What.NOTED, text=message)
         for one in self._also:
-            one.told(message)
+            one.said(message)
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """All final results up to a batch are committed; `handled` has written it down."""

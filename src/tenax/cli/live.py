@@ -24,6 +24,7 @@ from tenax.control.instructions import Instruction, Outcome, Stop
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.latecomers import Latecomers
+from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 
@@ -31,7 +32,7 @@ RECENT_S = 5.0  # over how long rates are taken
 MAX_LATENCIES = 10_000
 
 
-class LiveView:
+class LiveView(Observer):
     """Watches a run: batches, rows, latency, lag, sizes. In a pipe it prints a line per pass instead of drawing."""
 
     def __init__(self, application: Application, store: Path) -> None:
@@ -107,7 +108,7 @@ class LiveView:
                 markup=False,
             )
 
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         """Something happened that a user should know."""
         style = "bold red" if message.startswith("LATE") else "yellow"
         self._console.print(Text(message, style=style), soft_wrap=True)
@@ -120,9 +121,9 @@ class LiveView:
         self._checkpoint_interval = coordinator.checkpoint_interval
         said = self._outages.handled(coordinator, event, then)
         if isinstance(event, StopRequested):
-            self.told(ASKED)
+            self.said(ASKED)
         for text in () if isinstance(event, CheckpointStored) else said:
-            self.told(text)
+            self.said(text)
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """Results up to a batch are committed, so long after their rows were known."""

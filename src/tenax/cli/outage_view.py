@@ -16,7 +16,7 @@ from rich.text import Text
 from tenax.cli.stopping import ASKED
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.engine.worker.orders import Report
+from tenax.engine.observer import Observer
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
@@ -399,7 +399,7 @@ def _range(batches: Sequence[int]) -> str:
     return f"batch {batches[0]}" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]}"
 
 
-class OutageView:
+class OutageView(Observer):
     """Shows a run under failures while it goes on; in a pipe, a line for what happens and for outputs now and then."""
 
     def __init__(self, outages: Outages, title: str, console: Console | None = None) -> None:
@@ -422,21 +422,15 @@ class OutageView:
         if self.console.is_terminal:
             self._live.stop()
 
-    def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """Nothing that is shown."""
-
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         """Something happened that a user should know."""
         self.outages.happenings.append((self.outages.clock(), message))
         self._line(message)
 
-    def published(self, last: int, latencies_s: list[float]) -> None:
-        """Results are drawn by what `handled` learns of them."""
-
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
         """Learn from an event, and tell what is worth telling."""
         if isinstance(event, events.StopRequested):
-            self.told(ASKED)
+            self.said(ASKED)
         for text in self.outages.handled(coordinator, event, then):
             self._line(text)
         if time.monotonic() >= self._due_s and self.outages.newest:

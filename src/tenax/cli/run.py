@@ -115,7 +115,7 @@ def run_command(
         driver = Driver(application, folder, settings, view)
         view.follow(driver.latecomers)
         with view:
-            view.told(protected.line)
+            view.said(protected.line)
             stops.call(driver.request_stop)
             stop = driver.run()
         view.summary(stop)

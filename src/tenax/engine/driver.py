@@ -77,7 +77,7 @@ class Driver:
             check_master(settings.master)
         if not settings.replay:
             for note in rehearse(application, resumed=has_batches(folder)):
-                observer.told(note)
+                observer.said(note)
         self.application = application
         self._session = session
         self.settings = settings
@@ -99,7 +99,7 @@ class Driver:
         self._checkpoint_job = self._trace = ""
         self._jobs = itertools.count(1)
         self._reported = self.publisher.final
-        self._waits = StorageWaits(observer.told, settings.control.storage_patience_s)
+        self._waits = StorageWaits(observer.said, settings.control.storage_patience_s)
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
@@ -234,7 +234,7 @@ class Driver:
         for name in names:
             info = self.nodes.give_up(name)
             if info is not None:
-                self.observer.told(f"node {name} is given up: {cause}")
+                self.observer.said(f"node {name} is given up: {cause}")
                 threading.Thread(target=self._end_node, args=[info.executor], daemon=True).start()
 
     def _end_node(self, executor: str) -> None:
@@ -242,7 +242,7 @@ class Driver:
         try:
             self._spark.end_node(executor)
         except Exception as error:
-            self.observer.told(f"executor {executor} was given up and could not be ended: {one_line(error)}")
+            self.observer.said(f"executor {executor} was given up and could not be ended: {one_line(error)}")
 
     def _meet(self, new: tuple[NodeInfo, ...]) -> None:
         try:
@@ -251,7 +251,7 @@ class Driver:
                 self._events.put(events.NodesJoined(met))
         except Exception as error:
             # it may have died before it said its name; if not, it is asked again
-            self.observer.told(f"a new node did not say its name: {one_line(error)}")
+            self.observer.said(f"a new node did not say its name: {one_line(error)}")
             self.nodes.forget(new)
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
@@ -279,7 +279,7 @@ class Driver:
         if trace and trace != self._trace:
             self._trace = trace
             self.store.record_event({"trace": trace})
-            self.observer.told(trace)
+            self.observer.said(trace)
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
@@ -321,7 +321,7 @@ class Driver:
                 raise
         if isinstance(outcome, Failure):
             if outcome.kind == NODE:
-                self.observer.told(f"node {outcome.task} is given up: {outcome.cause}")
+                self.observer.said(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
             return events.PassFailed(told.pass_id, pass_failure(outcome, self.application.places))
         varying = self.ordering.varying(outcome.reports)
@@ -332,7 +332,7 @@ class Driver:
             if late is not None:
                 return events.PassFailed(told.pass_id, late)
         for message in self.latecomers.add(told, outcome.reports):
-            self.observer.told(message)
+            self.observer.said(message)
         self.ordering.learn(told, outcome.reports)
         self.publisher.keep(told.pass_id, outcome.reports)
         asked = {(step.task, step.node) for step in told.steps}
@@ -446,7 +446,7 @@ class Driver:
             try:
                 nodes = self.nodes.introduce(strangers) if strangers else ()
             except Exception as error:  # a node died or was too slow while it said its name: ask those that live
-                self.observer.told(f"nodes are asked again for their names: {one_line(error)}")
+                self.observer.said(f"nodes are asked again for their names: {one_line(error)}")
                 self.nodes.forget(strangers)
             if nodes or self._stop_asked:
                 break

@@ -1,26 +1,30 @@
-"""Who watches a run: the contract between the driver and whatever shows or records what it does."""
+"""Who watches a run: the contract between the driver and what shows or records what it does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.worker.orders import Report
 
 
-class Observer(Protocol):
-    """Who watches a run."""
+class Observer:
+    """Watches a run.
+
+    - Every method does nothing until it is overridden: an observer writes those that it needs.
+    - `handled` is called in the loop of the run, the others in threads that carry out its instructions: all must
+      return soon.
+    """
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
-        """A live pass has finished."""
+        """A live pass of these batches has finished; `seconds` is how long it took."""
 
-    def told(self, message: str) -> None:
+    def said(self, message: str) -> None:
         """Something happened that a user should know."""
 
     def published(self, last: int, latencies_s: list[float]) -> None:
-        """All final results up to a batch are committed, each batch so long after its ranges were known."""
+        """All final results up to batch `last` are committed; one latency per batch, since its ranges were known."""
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
-        """The coordinator has handled an event; called in the loop of the run, so it must return soon."""
+        """The coordinator has handled an event, and these instructions follow."""

@@ -54,7 +54,7 @@ def take_over(
     publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
     note_outputs(folder, outputs_of(application))
     planner = BatchPlanner(
-        application, store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.told
+        application, store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.said
     )
     ordering = Ordering(application, graph, planner, run_id)
     planner.follow(ordering.newest_marks)
@@ -70,7 +70,7 @@ def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> Non
     lost = (f"{one}: lost, and made again from the batch log" for one in publisher.owed)
     for notice in (*publisher.notices, *lost):
         store.record_event({"results": notice})
-        observer.told(notice)
+        observer.said(notice)
 
 
 def _restored(
@@ -81,7 +81,7 @@ def _restored(
     found = store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if publisher.owed else None)
     for damage in found.damage:
         store.record_event({"damage": damage})
-        observer.told(f"a newer checkpoint is damaged and passed over: {damage}")
+        observer.said(f"a newer checkpoint is damaged and passed over: {damage}")
     checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
     changes.check_way_back(store.folder, checkpoint, found.damage)
     store.set_aside(0 if checkpoint is None else checkpoint.number)
@@ -109,7 +109,7 @@ def _record(
     """Say what other code changes, and write it down before anything runs."""
     changes.record(store, checkpoint, max(publisher.published.values(), default=0))
     for words in changes.words:
-        observer.told(words)
+        observer.said(words)
 
 
 def _renew(
@@ -125,4 +125,4 @@ def _renew(
     forgotten = planner.renew(stored, max(stored, publisher.highest))
     if forgotten is not None:
         store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})
-        observer.told(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")
+        observer.said(f"{forgotten.what} has changed: batches from {forgotten.first} on are planned anew")

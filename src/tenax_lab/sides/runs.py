@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.application.application import Application
-from tenax.control.coordinator import Coordinator
-from tenax.control.events import Event
-from tenax.control.instructions import Instruction, Outcome, Stop
+from tenax.control.instructions import Outcome, Stop
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
@@ -31,7 +30,7 @@ class Passed:
 
 
 @dataclass(slots=True)
-class Watch:
+class Watch(Observer):
     """Remembers passes and publications; may do something between two passes, or when results are published."""
 
     graph: TaskGraph
@@ -50,12 +49,6 @@ class Watch:
         }
         self.passes.append(Passed(first, last, seconds, sum(report.seconds for report in reports), rows))
         self.between()
-
-    def told(self, message: str) -> None:
-        """Nothing that a measurement needs."""
-
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
-        """Nothing that a measurement needs."""
 
     def published(self, last: int, latencies_s: list[float]) -> None:  # noqa: ARG002
         """Results are committed."""
