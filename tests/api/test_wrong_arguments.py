@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: numbers().filter(lambda rows: rows), "found a lambda: use map(function)"),
     (lambda: numbers().filter(True), "found bool True"),
     (lambda: numbers().filter(), "filter takes at least one expression"),
-    (lambda: numbers().filter([V > 1]), "leave the brackets out"),
+    (lambda: numbers().filter([[V > 1]]), "leave the brackets out"),
+    (lambda: numbers().filter(value=[1]), "filter(value=...) takes the value that the column has, found list [1]"),
     (lambda: numbers().filter(V - V.mean() > 0), "filter looks at one row at a time"),
     (lambda: numbers().select(5), "select takes Polars expressions or names of columns, found int 5"),
-    (lambda: numbers().select(["value"]), "leave the brackets out"),
+    (lambda: numbers().select([["value"]]), "leave the brackets out"),
+    (lambda: numbers().select(x=[1]), "select(x=...) takes a Polars expression, the name of a column or a constant"),
     (lambda: numbers().with_columns("value"), "with_columns takes Polars expressions, found str 'value'"),
     (lambda: numbers().map(V), 'map takes a function, found the expression col("value"): use with_columns'),
     (lambda: numbers().map("f"), "map takes a function, found str 'f'"),
@@ -84,7 +87,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: numbers().map(lambda rows: rows, name="My map"), "found 'My map': rename it"),
     (lambda: numbers().key_by(V), 'key_by takes names of columns, found the expression col("value"): name a column'),
     (lambda: numbers().key_by(), "key_by takes at least 1 column"),
-    (lambda: numbers().key_by(["a", "b"]), "leave the brackets out"),
+    (lambda: numbers().key_by([["a", "b"]]), "leave the brackets out"),
+    (lambda: numbers().key_by([]), "key_by takes at least 1 column"),
+    (lambda: numbers().with_columns(name=V), "name is the name of the operator, found the expression"),
+    (lambda: numbers().window(timedelta(seconds=-1)), "a span of time is whole numbers with units"),
+    (lambda: numbers().window(timedelta(seconds=10), every=timedelta(seconds=3)), "found length 10s, every 3s"),
+    (lambda: numbers().window("10s").aggregate(n="value"), "aggregate(n=...) takes a Polars expression, found str"),
     (lambda: numbers().window(10), "found 10; write '10s'"),
     (lambda: numbers().window("ten"), "found 'ten'"),
     (lambda: numbers().window("10s", every="3s"), "multiple of its every"),
@@ -113,6 +121,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: numbers().apply(Totals(), parallelism=0), "parallelism of operator 'apply-1' is a whole number"),
     (lambda: numbers().apply(Totals(), parallelism="2"), "found str '2'"),
     (lambda: numbers().apply(Totals(), time=5), "time is the name of a column, found int 5"),
+    (lambda: tx.apply(numbers(), Totals()), "apply takes a list of streams, found Stream"),
+    (lambda: tx.apply([], Totals()), "apply takes a list of streams, found list []"),
+    (lambda: tx.apply(["a"], Totals()), "apply takes streams, found str 'a'"),  # type: ignore[list-item]
+    (lambda: tx.apply([numbers(), numbers()], Totals()), "apply reads each stream once, found 'numbers' twice"),
+    (lambda: tx.apply([numbers(), numbers(1, "b")], Totals()), "its inputs are of one topology, found two"),
     (lambda: numbers().union(), "union takes at least one other stream"),
     (lambda: numbers().union("b"), "union takes streams, found str 'b'"),
     (union_of_unequal, "found 4 of 'a' and 2 of 'b': give sources as many partitions"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenax.api.streams import Stream, Topology, Windowed
+from tenax.api.streams import Stream, Topology, Windowed, apply
 from tenax.connectors.delivery import callback, console
 from tenax.connectors.files import files
 from tenax.connectors.generators import Pace
@@ -22,6 +22,7 @@ __all__ = [
     "Stream",
     "Topology",
     "Windowed",
+    "apply",
     "callback",
     "console",
     "elements",

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tenax.api import checks
+from tenax.api import arguments, checks
 from tenax.application.application import Application, Protection, late_output
 from tenax.application.collisions import check_collisions
 from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model import topology as model
+from tenax.model.durations import Span, as_text
 from tenax.model.topology import Input, Operator, Output, Partitioning
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW, WINDOW_END
-from tenax.operators.join import Join, join
+from tenax.operators.join import join
 from tenax.operators.stateless import Stateless, filter_rows, map_frames, select_columns, with_columns
 from tenax.operators.top import top
 from tenax.operators.union import Union
@@ -121,14 +122,14 @@ class Topology:
         chosen = self._unused(verb) if name is None else name
         checks.name("operator", chosen)
         checks.count(f"the parallelism of operator {chosen!r}", parallelism)
-        found = []
+        read = []
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            found.append(Input(stream.operator, self._partitioning(chosen, stream, parallelism)))
+            read.append(Input(stream.operator, self._partitioning(chosen, stream, parallelism)))
             self._keys[stream.operator, chosen] = stream.keys
-        joins = len(inputs) > 1 and isinstance(computation, Join)
-        self._add(Operator(chosen, parallelism, tuple(found), correlated=joins))
+        joins = len(inputs) > 1 and computation.correlated
+        self._add(Operator(chosen, parallelism, tuple(read), correlated=joins))
         self._computations[chosen] = computation
         return chosen
 
@@ -167,24 +168,38 @@ class Stream:
     keys: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
-    def filter(self, *conditions: pl.Expr, name: str | None = None) -> Stream:
-        """Only the rows for which all conditions hold."""
-        checks.expressions("filter", conditions, example="pl.col('speed') > 20")
-        return replace(self._stateless("filter", name, filter_rows(*conditions)), shared=self.shared)
+    def filter(
+        self, *conditions: pl.Expr | Sequence[pl.Expr], name: str | None = None, **values: arguments.Value
+    ) -> Stream:
+        """Only the rows for which all conditions hold; `page="home"` is one, too."""
+        name = arguments.operator_name("filter", name)
+        holding = arguments.expressions("filter", conditions, {}, example="pl.col('speed') > 20")
+        holding += arguments.equalities(values)
+        return replace(self._stateless("filter", name, filter_rows(*holding)), shared=self.shared)
 
-    def select(self, *columns: pl.Expr | str, name: str | None = None) -> Stream:
-        """These columns and no others; the time column stays."""
-        checks.expressions("select", columns, example="'segment', pl.col('speed') * 3.6", columns=True)
-        expressions = [pl.col(one) if isinstance(one, str) else one for one in columns]
-        named = {one.meta.output_name(raise_if_undetermined=False) for one in expressions}
+    def select(
+        self,
+        *columns: arguments.Column | Sequence[arguments.Column],
+        name: str | None = None,
+        **named: arguments.Value,
+    ) -> Stream:
+        """These columns and no others; the time column stays. `kmh=pl.col("speed") * 3.6` names one."""
+        name = arguments.operator_name("select", name)
+        example = "'segment', pl.col('speed') * 3.6"
+        expressions = arguments.expressions("select", columns, named, example=example, columns=True)
+        outputs = {column.meta.output_name(raise_if_undetermined=False) for column in expressions}
         times = WINDOW if self.time == WINDOW_END else (self.time,)
-        expressions += [pl.col(one) for one in times if one not in named]
+        expressions += [pl.col(time) for time in times if time not in outputs]
         return self._stateless("select", name, select_columns(*expressions))
 
-    def with_columns(self, *columns: pl.Expr, name: str | None = None) -> Stream:
-        """All columns, and these computed from them."""
-        checks.expressions("with_columns", columns, example="(pl.col('speed') * 3.6).alias('kmh')")
-        return self._stateless("with-columns", name, with_columns(*columns))
+    def with_columns(
+        self, *columns: pl.Expr | Sequence[pl.Expr], name: str | None = None, **named: arguments.Value
+    ) -> Stream:
+        """All columns, and these computed from them: `kmh=pl.col("speed") * 3.6`, or an expression with an alias."""
+        name = arguments.operator_name("with_columns", name)
+        example = "kmh=pl.col('speed') * 3.6"
+        expressions = arguments.expressions("with_columns", columns, named, example=example)
+        return self._stateless("with-columns", name, with_columns(*expressions))
 
     def map(self, function: Function, *, name: str | None = None) -> Stream:
         """What a function makes of each batch of rows; it must not depend on how batches are cut.
@@ -194,14 +209,15 @@ class Stream:
         checks.function(function)
         return self._stateless("map", name, map_frames(function))
 
-    def key_by(self, *columns: str) -> Stream:
+    def key_by(self, *columns: str | Sequence[str]) -> Stream:
         """The same rows, shared by these columns among the tasks of the next operator."""
-        checks.columns("key_by", columns)
-        return replace(self, keys=columns)
+        keys = arguments.flat(columns)
+        checks.columns("key_by", keys)
+        return replace(self, keys=tuple(str(key) for key in keys))
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
         """The rows of several streams of the same columns."""
-        self._check_streams("union", others)
+        _check_streams("union", others)
         if not others:
             raise InvalidRequest("union takes at least one other stream, found none: pass one")
         streams = (self, *others)
@@ -210,17 +226,21 @@ class Stream:
         operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
         return replace(self, operator=operator, shared=())
 
-    def window(self, length: str, *, every: str | None = None) -> Windowed:
-        """Event-time windows of a length; without `every` they follow each other, with it a new one begins so often."""
-        every = length if every is None else every
-        check_lengths(length, every)
-        return Windowed(self, length, every)
+    def window(self, length: Span, *, every: Span | None = None) -> Windowed:
+        """Event-time windows of a length; without `every` they follow each other, with it a new one begins so often.
+
+        Lengths are text such as "10s" and "1h30m", or a `timedelta`.
+        """
+        size = as_text(length)
+        step = size if every is None else as_text(every)
+        check_lengths(size, step)
+        return Windowed(self, size, step)
 
     def join(
         self, other: Stream, *, on: Sequence[str], parallelism: int | None = None, name: str | None = None
     ) -> Stream:
         """Rows of two window streams that agree in these columns; "window" stands for the window itself."""
-        self._check_streams("join", (other,))
+        _check_streams("join", (other,))
         checks.column_list("on", on)
         for stream in (self, other):
             stream._check_windowed("join")
@@ -256,13 +276,8 @@ class Stream:
         time: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Your own computation; `key_by` before it decides which task gets which rows."""
-        checks.computation(computation)
-        if time is not None:
-            checks.column("time", time)
-        tasks = self.parallelism if parallelism is None else parallelism
-        operator = self.topology._add_computation("apply", name, computation, tasks, (self,))
-        return Stream(self.topology, operator, self.time if time is None else time)
+        """Your own computation; `key_by` before it decides which task gets which rows. `tx.apply` takes several."""
+        return apply([self], computation, parallelism=parallelism, time=time, name=name)
 
     def output(self, name: str, sink: Sink, *, priority: float = 1.0) -> Stream:
         """Send the rows to a sink; higher priorities come back first after a failure."""
@@ -275,12 +290,6 @@ class Stream:
         self.topology._operators[operator] = marked
         self.topology._sinks[operator] = sink
         return self
-
-    def _check_streams(self, verb: str, others: Sequence[object]) -> None:
-        for other in others:
-            if not isinstance(other, Stream):
-                remedy = "aggregate it first" if isinstance(other, Windowed) else "pass what a source or operator gives"
-                raise InvalidRequest(f"{verb} takes streams, found {checks.shown(other)}: {remedy}")
 
     def _check_windowed(self, verb: str) -> None:
         if self.time != WINDOW_END:
@@ -321,17 +330,66 @@ class Windowed:
     length: str
     every: str
 
-    def aggregate(self, *aggregates: pl.Expr, parallelism: int | None = None, name: str | None = None) -> Stream:
-        """One row per key and window: the keys, the aggregates, `window_start` and `window_end`."""
-        checks.expressions("aggregate", aggregates, example="pl.col('speed').mean()")
+    def aggregate(
+        self,
+        *aggregates: pl.Expr | Sequence[pl.Expr],
+        parallelism: int | None = None,
+        name: str | None = None,
+        **named: pl.Expr,
+    ) -> Stream:
+        """One row per key and window: the keys, the aggregates, `window_start` and `window_end`.
+
+        `mean=pl.col("speed").mean()` names an aggregate, as `.alias("mean")` does.
+        """
+        name = arguments.operator_name("aggregate", name)
+        expressions = arguments.expressions("aggregate", aggregates, named, example="pl.col('speed').mean()")
         stream = self.stream
         tasks = stream.parallelism if parallelism is None else parallelism
         checks.count("the parallelism of a window", tasks)
         if not stream.keys and tasks > 1:
             raise InvalidTopology("windows of several tasks need keys, found none: use key_by(...) or parallelism=1")
-        computation = windows(stream.time, stream.keys, self.length, self.every, aggregates)
+        computation = windows(stream.time, stream.keys, self.length, self.every, expressions)
         operator = stream.topology._add_computation("window", name, computation, tasks, (stream,))
         return Stream(stream.topology, operator, WINDOW_END, shared=stream.keys)
+
+
+def apply(
+    streams: Sequence[Stream],
+    computation: Computation,
+    *,
+    parallelism: int | None = None,
+    time: str | None = None,
+    name: str | None = None,
+) -> Stream:
+    """Your own computation with several inputs: a step gets one frame for each stream, in this order.
+
+    - `key_by` on each stream decides which task gets which of its rows: those that must meet have equal keys.
+    - Without `parallelism` it has as many tasks as the first stream; without `time` the time column of the first.
+    - A computation with `correlated = True` says that each input is worthless without the others, as in a join.
+    """
+    if isinstance(streams, Stream) or not isinstance(streams, Sequence) or not streams:
+        raise InvalidRequest(
+            f"apply takes a list of streams, found {checks.shown(streams)}: write tx.apply([a, b], ...)"
+        )
+    first = streams[0]
+    _check_streams("apply", streams)
+    producers = [stream.operator for stream in streams]
+    for producer in producers:
+        if producers.count(producer) > 1:
+            raise InvalidRequest(f"apply reads each stream once, found {producer!r} twice: leave one out")
+    checks.computation(computation)
+    if time is not None:
+        checks.column("time", time)
+    tasks = first.parallelism if parallelism is None else parallelism
+    operator = first.topology._add_computation("apply", name, computation, tasks, streams)
+    return Stream(first.topology, operator, first.time if time is None else time)
+
+
+def _check_streams(verb: str, given: Sequence[object]) -> None:
+    for other in given:
+        if not isinstance(other, Stream):
+            remedy = "aggregate it first" if isinstance(other, Windowed) else "pass what a source or operator gives"
+            raise InvalidRequest(f"{verb} takes streams, found {checks.shown(other)}: {remedy}")
 
 
 def _calling_line() -> str:

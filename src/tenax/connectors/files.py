@@ -16,7 +16,7 @@ from tenax.connectors.formats import FORMATS, Cut, FileFormat
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.times import EventTimes
 from tenax.errors import ChangedSource, InvalidSource, UnreadableSource
-from tenax.model.durations import microseconds
+from tenax.model.durations import Span, microseconds
 from tenax.store import records
 from tenax.store.records import Json
 
@@ -107,8 +107,8 @@ class FileSource(Source):
         times: EventTimes,
         *,
         follow: bool,
-        lateness: str,
-        idle_after: str | None,
+        lateness: Span,
+        idle_after: Span | None,
         schema: Mapping[str, pl.DataType] | None,
     ) -> None:
         if not isinstance(where, str | Path) or not str(where) or not isinstance(times.column, str):
@@ -337,10 +337,10 @@ def files(
     time: str,
     follow: bool = True,
     tail: bool = False,
-    lateness: str = "0s",
+    lateness: Span = "0s",
     time_unit: str | None = None,
     any_time: bool = False,
-    idle_after: str | None = "10s",
+    idle_after: Span | None = "10s",
     schema: Mapping[str, pl.DataType] | None = None,
 ) -> FileSource:
     """The files of a folder, or those that match a pattern, with `time` as the column of event times.

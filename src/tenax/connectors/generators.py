@@ -13,7 +13,7 @@ import polars as pl
 
 from tenax.connectors.source import ONLY_PLANNED, Limits, NothingNew, Planned, Source
 from tenax.errors import InvalidSource
-from tenax.model.durations import microseconds
+from tenax.model.durations import Span, as_text, microseconds
 from tenax.store.records import Json
 
 Rows = npt.NDArray[np.int64]
@@ -36,9 +36,9 @@ class Pace:
 
     rows: int | None = None
     paced: bool = False
-    disorder: str = "0s"
-    lateness: str = "0s"
-    idle_after: str | None = "10s"
+    disorder: Span = "0s"
+    lateness: Span = "0s"
+    idle_after: Span | None = "10s"
 
     @property
     def disorder_us(self) -> int:
@@ -56,6 +56,9 @@ class Pace:
         return None if self.idle_after is None or not self.paced else microseconds(self.idle_after)
 
     def __post_init__(self) -> None:
+        for name in ("disorder", "lateness", "idle_after"):  # as text: a store compares parameters as they are written
+            length: Span | None = getattr(self, name)
+            object.__setattr__(self, name, None if length is None else as_text(length))
         if self.rows is not None and not isinstance(self.rows, int):
             raise InvalidSource(f"rows of a generator are a whole number, found {self.rows!r}: write rows=1000")
         for name, value in (("rows", self.rows or 0), ("disorder", self.disorder_us), ("lateness", self.lateness_us)):

@@ -19,6 +19,7 @@ MICROSECONDS = {
 PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 
 Span = str | timedelta
+"""A span of time wherever a user gives one."""
 
 
 def microseconds(value: Span) -> int:
@@ -35,6 +36,12 @@ def microseconds(value: Span) -> int:
 def seconds(value: Span) -> float:
     """How many seconds a span has."""
     return microseconds(value) / MICROSECONDS["s"]
+
+
+def as_text(value: Span) -> str:
+    """A span as text, if it is one; text stays as it was written."""
+    length_us = microseconds(value)
+    return value if isinstance(value, str) else span(length_us)
 
 
 def span(us: int) -> str:

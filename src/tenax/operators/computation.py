@@ -61,6 +61,8 @@ class Computation(ABC):
       them, so that it need not be kept either: stepped through these from its initial state, it gives the same bytes.
     - One with `any_batches = True` says that what comes out follows from the rows of each key in their order, wherever
       batches are cut: the reference of chaos then steps it once, through its whole input.
+    - One with `correlated = True` and several inputs says that each is worthless without the others, as in a join: what
+      is lost of one is then lost of all when replicas are planned and results are estimated.
     - A step takes rows as their producers send them, or what `combined` makes of them.
     - `parameters` are all that it was made with: a store remembers them, and refuses a state that others have made.
     """
@@ -69,6 +71,7 @@ class Computation(ABC):
     stateless = False
     bounded = False
     any_batches = False
+    correlated = False
 
     def initial(self) -> State:
         """The state before the first batch."""

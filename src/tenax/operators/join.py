@@ -30,6 +30,7 @@ class Join(Computation):
     """
 
     bounded = True
+    correlated = True
 
     on: tuple[str, ...]
 
