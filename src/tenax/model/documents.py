@@ -236,7 +236,7 @@ def _resolved(schema: dict[str, object], here: dict[str, object]) -> object:
         definitions = schema.get("$defs")
         return definitions.get(reference.rsplit("/", 1)[-1]) if isinstance(definitions, dict) else None
     options = here.get("anyOf")
-    return next((one for one in options if "$ref" in one), None) if isinstance(options, list) else None
+    return next((option for option in options if "$ref" in option), None) if isinstance(options, list) else None
 
 
 def _shown(value: object) -> str:

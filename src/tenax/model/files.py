@@ -83,7 +83,7 @@ def _operator(document: OperatorDocument) -> Operator:
     return Operator(
         name=document.name,
         parallelism=document.parallelism,
-        inputs=tuple(Input(one.from_, Partitioning(one.partitioning)) for one in document.inputs),
+        inputs=tuple(Input(stream.from_, Partitioning(stream.partitioning)) for stream in document.inputs),
         weights=None if document.weights is None else tuple(document.weights),
         rate=_per_task(document.rate),
         selectivity=document.selectivity,
@@ -110,7 +110,9 @@ def _operator_data(operator: Operator) -> dict[str, object]:
         if getattr(operator, name):
             data[name] = True
     if operator.inputs:
-        data["inputs"] = [{"from": one.operator, "partitioning": str(one.partitioning)} for one in operator.inputs]
+        data["inputs"] = [
+            {"from": stream.operator, "partitioning": str(stream.partitioning)} for stream in operator.inputs
+        ]
     if operator.output is not None:
         data["output"] = {"priority": _plain(operator.output.priority)}
     return data
@@ -123,5 +125,5 @@ def _per_task(value: float | list[float]) -> PerTask:
 def _plain(value: PerTask) -> object:
     """Numbers as people write them: 3, not 3.0."""
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)

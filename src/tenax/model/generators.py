@@ -246,14 +246,14 @@ def random_queries(spec: QuerySpec, seed: int) -> Topology:
         for partition, (source, cost) in enumerate(zip(upstream, costs, strict=False))
     ]
     output_costs = costs[len(sharing) :]
-    loads = [own + sum(costs[one] for one in mine) for own, mine in zip(output_costs, members, strict=True)]
+    loads = [own + sum(costs[partition] for partition in mine) for own, mine in zip(output_costs, members, strict=True)]
     priorities = _priorities(random, spec.priorities, loads)
     for query, mine in enumerate(members):
-        inner = {upstream[one] for one in mine}
+        inner = {upstream[partition] for partition in mine}
         operators.append(
             Operator(
                 f"q{query + 1}",
-                inputs=tuple(Input(f"p{one + 1}") for one in mine if one not in inner),
+                inputs=tuple(Input(f"p{partition + 1}") for partition in mine if partition not in inner),
                 cost=output_costs[query],
                 output=Output(priorities[query]),
             )

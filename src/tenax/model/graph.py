@@ -221,21 +221,21 @@ class TaskGraph:
         """The numbers of the tasks that feed a task, in task order per stream."""
         operator = int(self.operator_of[number])
         index = number - int(self.first[operator])
-        found: list[int] = []
+        tasks: list[int] = []
         for stream in self.streams[operator]:
             start = int(self.first[stream.producer])
-            found += [start + producer for producer in stream.producers_of(index)]
-        return found
+            tasks += [start + producer for producer in stream.producers_of(index)]
+        return tasks
 
     def consumers_of(self, number: int) -> list[int]:
         """The numbers of the tasks that a task feeds."""
         operator = int(self.operator_of[number])
         index = number - int(self.first[operator])
-        found: list[int] = []
+        tasks: list[int] = []
         for stream in self.consumers[operator]:
             start = int(self.first[stream.consumer])
-            found += [start + consumer for consumer in stream.consumers_of(index)]
-        return found
+            tasks += [start + consumer for consumer in stream.consumers_of(index)]
+        return tasks
 
     def neighbour_counts(self) -> tuple[Ints, Ints]:
         """How many producers and how many consumers each task has. O(tasks + streams)."""
@@ -292,7 +292,7 @@ class TaskGraph:
                 self.input_rate[span] = self.output_rate[span] = rate
                 streams.append(())
                 continue
-            inputs = tuple(self._stream(number, operator, one, weights) for one in operator.inputs)
+            inputs = tuple(self._stream(number, operator, entry, weights) for entry in operator.inputs)
             self.input_rate[span] = sum(stream.rate for stream in inputs)
             streams.append(inputs)
             with np.errstate(over="ignore"):
@@ -303,14 +303,14 @@ class TaskGraph:
                 )
         return tuple(streams)
 
-    def _stream(self, consumer: int, operator: Operator, one: Input, weights: Floats) -> Stream:
-        producer = self._number[one.operator]
+    def _stream(self, consumer: int, operator: Operator, entry: Input, weights: Floats) -> Stream:
+        producer = self._number[entry.operator]
         before, after = self.operators[producer].parallelism, operator.parallelism
         output = self.output_rate[self.span(producer)]
         parents, starts = _neighbours(before, after)
         if before == after == 1:  # the only kind in a topology of single tasks, which may have very many
             return Stream(producer, consumer, 1, 1, Partitioning.ONE_TO_ONE, _ONE, _ONE, output, parents, starts)
-        kind = one.partitioning
+        kind = entry.partitioning
         if 1 in (before, after):
             kind = Partitioning.MERGE if before > after else Partitioning.SPLIT
         match kind:
@@ -332,11 +332,11 @@ class TaskGraph:
         return Stream(producer, consumer, before, after, kind, share, weight, rate, parents, starts)
 
     def _by_producer(self) -> tuple[tuple[Stream, ...], ...]:
-        found: list[list[Stream]] = [[] for _ in self.operators]
+        consumers: list[list[Stream]] = [[] for _ in self.operators]
         for inputs in self.streams:
             for stream in inputs:
-                found[stream.producer].append(stream)
-        return tuple(tuple(streams) for streams in found)
+                consumers[stream.producer].append(stream)
+        return tuple(tuple(streams) for streams in consumers)
 
 
 @lru_cache(maxsize=1024)

@@ -125,8 +125,8 @@ def _parts(count: int, edges: Sequence[Edge]) -> list[_Part]:
     connected = sorted({end for edge in edges for end in edge})
     number = {id_: position for position, id_ in enumerate(connected)}
     parts = [_Part([[id_]], []) for id_ in range(count) if id_ not in number]
-    found = fast_sugiyama.from_edges([(number[a], number[b]) for a, b in edges]) if edges else []
-    for positions, _, _, pairs in found:
+    components = fast_sugiyama.from_edges([(number[a], number[b]) for a, b in edges]) if edges else []
+    for positions, _, _, pairs in components:
 
         def own(given: int | str) -> int:
             id_ = int(given)

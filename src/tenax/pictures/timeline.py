@@ -145,8 +145,8 @@ def _figure(history: History) -> Figure:
 
 def _draw_output(axes: Axes, history: History, output: str) -> None:
     for kind in KINDS:
-        found = [one for one in history.results if (one.output, one.kind) == (output, kind)]
-        _scatter(axes, kind, [one.at_s for one in found], [one.quality for one in found])
+        shown = [result for result in history.results if (result.output, result.kind) == (output, kind)]
+        _scatter(axes, kind, [result.at_s for result in shown], [result.quality for result in shown])
     axes.set_ylim(-0.1, 1.18)
     axes.set_yticks([0, 0.5, 1])
     axes.set_ylabel("quality", fontsize=LABEL_SIZE, color=INK)
@@ -156,9 +156,13 @@ def _draw_output(axes: Axes, history: History, output: str) -> None:
 def _draw_latency(axes: Axes, history: History) -> None:
     highest = 0.0
     for kind in KINDS:
-        found = [(one.at_s, one.latency_s) for one in history.results if one.kind == kind and one.latency_s is not None]
-        highest = max([highest, *(latency for _, latency in found)])
-        _scatter(axes, kind, [at for at, _ in found], [latency for _, latency in found])
+        latencies = [
+            (result.at_s, result.latency_s)
+            for result in history.results
+            if result.kind == kind and result.latency_s is not None
+        ]
+        highest = max([highest, *(latency for _, latency in latencies)])
+        _scatter(axes, kind, [at for at, _ in latencies], [latency for _, latency in latencies])
     axes.set_ylim(0, max(1.0, 1.12 * highest))
     axes.set_ylabel("seconds", fontsize=LABEL_SIZE, color=INK)
     axes.set_title("latency: how old the rows of a result are when it comes", loc="left", fontsize=10, color=INK)
@@ -187,30 +191,30 @@ def _draw_nodes(axes: Axes, history: History, rows: Sequence[str]) -> None:
 
 def _landmark_lines(axes: Axes, history: History) -> None:
     """What explains the marks, behind them."""
-    for one in history.landmarks:
-        dash = "-" if one.strike else (0, (4, 2))
-        axes.axvline(one.at_s, color=KILLED if one.strike else RETURNED, lw=1.3, linestyle=dash, zorder=2)
+    for landmark in history.landmarks:
+        dash = "-" if landmark.strike else (0, (4, 2))
+        axes.axvline(landmark.at_s, color=KILLED if landmark.strike else RETURNED, lw=1.3, linestyle=dash, zorder=2)
     for begin_s, end_s in history.outages:
         axes.axvspan(begin_s, end_s, color=OUTAGE, lw=0, zorder=0)
 
 
 def _landmark_labels(axes: Axes, history: History) -> None:
     """Labels above the first panel, like stairs down: no line crosses the label of an earlier one."""
-    last_first = sorted(history.landmarks, key=lambda one: -one.at_s)
-    for position, one in enumerate(last_first):
+    last_first = sorted(history.landmarks, key=lambda landmark: -landmark.at_s)
+    for position, landmark in enumerate(last_first):
         axes.annotate(
-            f" {one.label}",
-            xy=(one.at_s, 1.0),
+            f" {landmark.label}",
+            xy=(landmark.at_s, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, 20 + 12 * (position % LABEL_LEVELS)),
             textcoords="offset points",
             fontsize=8.5,
             fontweight="bold",
-            color=KILLED if one.strike else RETURNED,
+            color=KILLED if landmark.strike else RETURNED,
             ha="left",
             arrowprops={
                 "arrowstyle": "-",
-                "color": KILLED if one.strike else RETURNED,
+                "color": KILLED if landmark.strike else RETURNED,
                 "lw": 1.3,
                 "shrinkA": 0,
                 "shrinkB": 0,
@@ -232,7 +236,7 @@ def _legend(figure: Figure, history: History) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    seen = {one.kind for one in history.results}
+    seen = {result.kind for result in history.results}
     signs = [
         Line2D(
             [],

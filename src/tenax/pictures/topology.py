@@ -148,12 +148,12 @@ class _Picture:
 
     def _counts(self, number: int) -> list[tuple[Mark, int]]:
         span = self.graph.span(number)
-        found = []
+        counts = []
         for mark in MARKS:
             count = sum(span.start <= task < span.stop for task in self.marks.get(mark.name, ()))
             if count:
-                found.append((mark, count))
-        return found
+                counts.append((mark, count))
+        return counts
 
     def _draw_box(self, axes: Axes, number: int, box: Box) -> None:
         from matplotlib.patches import FancyBboxPatch
@@ -247,12 +247,12 @@ class _Picture:
 
     def _fan_in(self, stream: Stream, boxes: Sequence[Box]) -> list[int]:
         near = self.graph.streams[stream.consumer]
-        ends = [(self._seen_from(boxes, one, after=True), one.producer) for one in near]
+        ends = [(self._seen_from(boxes, stream, after=True), stream.producer) for stream in near]
         return [other for _, other in sorted(ends)]
 
     def _fan_out(self, stream: Stream, boxes: Sequence[Box]) -> list[int]:
         near = self.graph.consumers[stream.producer]
-        ends = [(self._seen_from(boxes, one, after=False), one.consumer) for one in near]
+        ends = [(self._seen_from(boxes, stream, after=False), stream.consumer) for stream in near]
         return [other for _, other in sorted(ends)]
 
     def _seen_from(self, boxes: Sequence[Box], stream: Stream, *, after: bool) -> float:

@@ -71,9 +71,9 @@ def sub_topologies(graph: TaskGraph) -> tuple[SubTopology, ...]:
     full = _components(
         sorted(single), _streams(graph), lambda stream: stream.producer in single and stream.consumer in single
     )
-    found = [SubTopology(False, part) for part in parts if len(part) > 1]
-    found += [SubTopology(True, part) for part in full]
-    return tuple(sorted(found, key=lambda part: part.operators))
+    separate = [SubTopology(False, part) for part in parts if len(part) > 1]
+    separate += [SubTopology(True, part) for part in full]
+    return tuple(sorted(separate, key=lambda part: part.operators))
 
 
 def units(graph: TaskGraph, part: SubTopology) -> tuple[Unit, ...]:
@@ -83,24 +83,24 @@ def units(graph: TaskGraph, part: SubTopology) -> tuple[Unit, ...]:
     inside are cut too (ours). A unit of more than MAX_SEGMENTS segments falls apart into its operators (ours).
     """
     inside = [stream for stream in _streams(graph) if {stream.producer, stream.consumer} <= set(part.operators)]
-    found: list[Unit] = []
+    parts: list[Unit] = []
     for operators in _components(part.operators, inside, lambda stream: not _is_cut(graph, stream)):
         unit = _unit(graph, operators, [stream for stream in inside if not _is_cut(graph, stream)])
-        found += [unit] if unit is not None else [_single(graph, operator) for operator in operators]
-    return tuple(sorted(found, key=lambda unit: unit.operators))
+        parts += [unit] if unit is not None else [_single(graph, operator) for operator in operators]
+    return tuple(sorted(parts, key=lambda unit: unit.operators))
 
 
 def _is_cut(graph: TaskGraph, stream: Stream) -> bool:
     if stream.partitioning is not Partitioning.MERGE:
         return stream.partitioning is Partitioning.FULL
-    splits = any(one.partitioning is Partitioning.SPLIT for one in graph.consumers[stream.consumer])
+    splits = any(output.partitioning is Partitioning.SPLIT for output in graph.consumers[stream.consumer])
     joins = graph.operators[stream.consumer].correlated and len(graph.streams[stream.consumer]) > 1
     return splits or joins
 
 
 def _unit(graph: TaskGraph, operators: Sequence[int], kept: Sequence[Stream]) -> Unit | None:
     members = set(operators)
-    inputs = {number: [one for one in kept if one.consumer == number] for number in operators}
+    inputs = {number: [stream for stream in kept if stream.consumer == number] for number in operators}
     for number in operators:
         inputs[number] = [stream for stream in inputs[number] if stream.producer in members]
     ends = [number for number in operators if _leaves(graph, number, members, kept)]
@@ -113,7 +113,9 @@ def _leaves(graph: TaskGraph, number: int, members: set[int], kept: Sequence[Str
     """Whether an operator has a way out of its unit."""
     inside = {id(stream) for stream in kept if stream.consumer in members}
     streams = graph.consumers[number]
-    return not streams or bool(graph.is_output[graph.first[number]]) or any(id(one) not in inside for one in streams)
+    return (
+        not streams or bool(graph.is_output[graph.first[number]]) or any(id(stream) not in inside for stream in streams)
+    )
 
 
 def _single(graph: TaskGraph, operator: int) -> Unit:
@@ -140,5 +142,5 @@ def _components(
     for stream in streams:
         if connects(stream) and stream.producer in group and stream.consumer in group:
             low, high = sorted((group[stream.producer], group[stream.consumer]))
-            group = {operator: low if one == high else one for operator, one in group.items()}
+            group = {operator: low if label == high else label for operator, label in group.items()}
     return [tuple(operator for operator in group if group[operator] == low) for low in sorted(set(group.values()))]

@@ -24,11 +24,11 @@ def losses(graph: TaskGraph, failed: Bools, *, correlated: bool = True) -> Float
         if len(inputs) == 1:
             combined = inputs[0]
         elif correlated and graph.operators[operator].correlated:
-            combined = 1.0 - np.prod([1.0 - one for one in inputs], axis=0)
+            combined = 1.0 - np.prod([1.0 - lost for lost in inputs], axis=0)
         else:
             rates = np.array([stream.rate for stream in streams])
             rates[:, rates.sum(axis=0) == 0] = 1.0
-            weighted = [one * rate for one, rate in zip(inputs, rates, strict=True)]
+            weighted = [lost * rate for lost, rate in zip(inputs, rates, strict=True)]
             combined = np.sum(weighted, axis=0) / np.sum(rates, axis=0)
         loss[..., span] = np.where(failed[..., span], 1.0, combined)
     return loss

@@ -51,9 +51,9 @@ def check_placement(graph: TaskGraph, cluster: Cluster, placement: Placement, re
     for task, node in placement.replicas.items():
         if placement.primaries[task] == node:
             raise InvalidPlan(f"a replica runs apart from its primary, found both of {task} on {node}")
-    for one in cluster.nodes:
-        if one.slots is not None and held.count(one.name) > one.slots:
-            raise InvalidPlan(f"node {one.name} has {one.slots} slots, found {held.count(one.name)} tasks on it")
+    for place in cluster.nodes:
+        if place.slots is not None and held.count(place.name) > place.slots:
+            raise InvalidPlan(f"node {place.name} has {place.slots} slots, found {held.count(place.name)} tasks on it")
 
 
 def _given(graph: TaskGraph, cluster: Cluster) -> dict[Task, str]:
@@ -95,15 +95,15 @@ def _backup_domains(
     graph: TaskGraph, operator: int, index: int | None, backups: Bools, domain: np.typing.NDArray[np.object_]
 ) -> set[object]:
     """The domains of the backups that feed a task; those of full streams are the same for all tasks: index None."""
-    found: set[object] = set()
+    domains: set[object] = set()
     for stream in graph.streams[operator]:
         if (stream.partitioning is Partitioning.FULL) is not (index is None):
             continue
         span = graph.span(stream.producer)
         producers = range(stream.producers) if index is None else stream.producers_of(index)
         part = slice(span.start + producers.start, span.start + producers.stop)
-        found.update(domain[part][backups[part]])
-    return found
+        domains.update(domain[part][backups[part]])
+    return domains
 
 
 def _place_replicas(
@@ -117,7 +117,7 @@ def _place_replicas(
             _least_loaded([node for node in cluster.nodes if node.domain(level) != primary.domain(level)], load)
             for level in Level
         )
-        node = next((one for one in candidates if one is not None), None)
+        node = next((candidate for candidate in candidates if candidate is not None), None)
         if node is None:
             raise Infeasible(
                 f"a replica needs a free slot on another node than its primary, found none for {task} "

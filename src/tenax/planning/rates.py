@@ -21,13 +21,13 @@ def with_rates(topology: Topology, rows: Rows) -> Topology:
     graph = TaskGraph(topology)
     spans = {operator.name: graph.span(number) for number, operator in enumerate(graph.operators)}
     given = {name: rows.given[span] for name, span in spans.items()}
-    found = []
+    operators = []
     for operator in topology.operators:
         if operator.is_source:
-            found.append(replace(operator, rate=given[operator.name]))
+            operators.append(replace(operator, rate=given[operator.name]))
             continue
         taken = rows.taken[spans[operator.name]]
-        before = sum(sum(given[one.operator]) for one in operator.inputs)
+        before = sum(sum(given[stream.operator]) for stream in operator.inputs)
         selectivity = sum(given[operator.name]) / before if before else 1.0
-        found.append(replace(operator, weights=taken if any(taken) else None, selectivity=selectivity))
-    return Topology(topology.name, tuple(found))
+        operators.append(replace(operator, weights=taken if any(taken) else None, selectivity=selectivity))
+    return Topology(topology.name, tuple(operators))

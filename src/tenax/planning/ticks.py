@@ -27,7 +27,7 @@ class Ticks:
     @classmethod
     def of(cls, *numbers: Floats | float) -> Ticks:
         """The coarsest unit that represents all of them, as far as floats can count sums of them."""
-        values = np.concatenate([np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in numbers])
+        values = np.concatenate([np.atleast_1d(np.asarray(number, dtype=np.float64)) for number in numbers])
         total = float(np.abs(values).sum())
         finest = MAX_DECIMALS
         while total * 10.0**finest > MAX_TOTAL and finest > -LARGEST_EXPONENT:

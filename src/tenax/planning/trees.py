@@ -48,7 +48,7 @@ def part_trees(
     """The trees of a part: its operators in task order with their streams inside it, and where its trees end."""
     needed = _needed(graph, inputs, ends)
     sets: dict[int, list[TaskSet]] = {}
-    found: dict[TaskSet, None] = {}
+    trees: dict[TaskSet, None] = {}
     last = set(ends)
     for operator, streams in inputs.items():
         first = int(graph.first[operator])
@@ -66,11 +66,11 @@ def part_trees(
             ]
             joined = graph.operators[operator].correlated
             task = frozenset({first + index})
-            sets[first + index] = [task | one for one in _ways(below, joined, limit)]
+            sets[first + index] = [task | way for way in _ways(below, joined, limit)]
             if operator in last:
-                found.update(dict.fromkeys(sets[first + index]))
-                _check(len(found), limit)
-    return tuple(sorted(found, key=sorted))
+                trees.update(dict.fromkeys(sets[first + index]))
+                _check(len(trees), limit)
+    return tuple(sorted(trees, key=sorted))
 
 
 def count_part_trees(graph: TaskGraph, inputs: Mapping[int, Sequence[Stream]], ends: Sequence[int]) -> int:
@@ -79,7 +79,11 @@ def count_part_trees(graph: TaskGraph, inputs: Mapping[int, Sequence[Stream]], e
     for operator, streams in inputs.items():
         ways = [_sums(stream, counts[stream.producer]) for stream in streams]
         combine: Callable[[Iterable[int]], int] = _multiplied if graph.operators[operator].correlated else sum
-        own = [combine(one) for one in zip(*ways, strict=True)] if ways else [1] * graph.operators[operator].parallelism
+        own = (
+            [combine(counted) for counted in zip(*ways, strict=True)]
+            if ways
+            else [1] * graph.operators[operator].parallelism
+        )
         counts[operator] = own
     return sum(sum(counts[operator]) for operator in ends)
 
@@ -100,9 +104,9 @@ def _union_of(
     sets: Mapping[int, list[TaskSet]], graph: TaskGraph, stream: Stream, producers: range, limit: int
 ) -> list[TaskSet]:
     first = int(graph.first[stream.producer])
-    found = dict.fromkeys(one for producer in producers for one in sets[first + producer])
-    _check(len(found), limit)
-    return list(found)
+    union = dict.fromkeys(tree for producer in producers for tree in sets[first + producer])
+    _check(len(union), limit)
+    return list(union)
 
 
 def _ways(inputs: Sequence[Sequence[TaskSet]], joined: bool, limit: int) -> list[TaskSet]:
@@ -110,14 +114,14 @@ def _ways(inputs: Sequence[Sequence[TaskSet]], joined: bool, limit: int) -> list
     if not inputs:
         return [frozenset()]
     if not joined:
-        found = dict.fromkeys(one for sets in inputs for one in sets)
-        _check(len(found), limit)
-        return list(found)
+        union = dict.fromkeys(tree for sets in inputs for tree in sets)
+        _check(len(union), limit)
+        return list(union)
     ways = list(inputs[0])
     for sets in inputs[1:]:
         if len(ways) * len(sets) > UNIONS_PER_TREE * limit:
             _check(limit + 1, limit)
-        ways = list(dict.fromkeys(one | other for one in ways for other in sets))
+        ways = list(dict.fromkeys(way | other for way in ways for other in sets))
         _check(len(ways), limit)
     return ways
 
@@ -133,7 +137,7 @@ def _sums(stream: Stream, values: Sequence[int]) -> list[int]:
         return [sum(values)] * stream.consumers
     before = [0, *accumulate(values)]
     ranges = (stream.producers_of(consumer) for consumer in range(stream.consumers))
-    return [before[one.stop] - before[one.start] for one in ranges]
+    return [before[producers.stop] - before[producers.start] for producers in ranges]
 
 
 def _multiplied(numbers: Iterable[int]) -> int:

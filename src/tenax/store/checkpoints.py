@@ -116,8 +116,8 @@ def damage_of(store: Path, part: StoredSegment, *, verify: bool) -> str | None:
         return f"{part.file} is missing"
     if size < part.offset + part.bytes:
         return f"{part.file} has {size} bytes, at least {part.offset + part.bytes} were written"
-    if verify and (found := durable.checksum(path, part.offset, part.bytes)) != part.crc32:
-        return f"{part.file} has a segment with the checksum {found:08x}, {part.crc32:08x} was written"
+    if verify and (checksum := durable.checksum(path, part.offset, part.bytes)) != part.crc32:
+        return f"{part.file} has a segment with the checksum {checksum:08x}, {part.crc32:08x} was written"
     return None
 
 
@@ -249,8 +249,8 @@ class Manifests:
             return None, [f"{name}: its manifest {self._path(*key).name} cannot be read"]
         listed = [part for parts in checkpoint.segments.values() for part in parts]
         parts = listed if verify else checkpoint.last_parts.values()
-        found = (damage_of(self._store, part, verify=verify) for part in parts)
-        return checkpoint, [f"{name}: {damage}" for damage in found if damage is not None]
+        damages = (damage_of(self._store, part, verify=verify) for part in parts)
+        return checkpoint, [f"{name}: {damage}" for damage in damages if damage is not None]
 
     def _listed_by_newest(self) -> frozenset[str]:
         keys = self.known()

@@ -66,15 +66,15 @@ class Journal:
         if path.exists():
             raise EpochLost(f"{path}: an epoch opens a log once, found it open: start again under a new epoch")
         _refuse_older(folder, epoch)
-        found = read_content(folder)
-        payload = encoded(found.entries, found.dropped, found.begun)[0]
+        content = read_content(folder)
+        payload = encoded(content.entries, content.dropped, content.begun)[0]
         durable.write_file(path, payload)
         _refuse_older(folder, epoch)
         for name in durable.names(folder):
             # A partial file has a dot before the epoch; those of newer epochs may be in use.
             if name.lstrip(".")[:8] < f"{epoch:08d}":
                 durable.remove(folder / name)
-        return cls(path, epoch, found, len(payload)), list(found.entries)
+        return cls(path, epoch, content, len(payload)), list(content.entries)
 
     def append(self, record: JsonObject) -> None:
         """Add a record; when this returns it survives any death."""
@@ -127,10 +127,10 @@ def read(folder: Path) -> list[JsonObject]:
 
 def read_content(folder: Path) -> Content:
     """What the newest epoch's file holds, every line checked; nothing if there is no file."""
-    found = epochs(folder)
-    if not found:
+    known = epochs(folder)
+    if not known:
         return Content()
-    path = folder / f"{found[-1]:08d}.jsonl"
+    path = folder / f"{known[-1]:08d}.jsonl"
     return decoded(durable.read_bytes(path), str(path))
 
 
@@ -200,10 +200,10 @@ def _chained(number: int, before: int, body: bytes) -> int:
 
 
 def _refuse_older(folder: Path, epoch: int) -> None:
-    found = epochs(folder)
-    if found and found[-1] > epoch:
+    known = epochs(folder)
+    if known and known[-1] > epoch:
         raise EpochLost(
-            f"{folder}: only the newest driver writes, found epoch {found[-1]} beside this one's {epoch}: "
+            f"{folder}: only the newest driver writes, found epoch {known[-1]} beside this one's {epoch}: "
             "let this driver end"
         )
 

@@ -56,8 +56,8 @@ class Store:
         self.identity = identity
         self.epoch = epoch
         self.checkpoints = Manifests(folder)
-        self._journal, found = Journal.open(folder / "batches", epoch)
-        self._batches = [LoggedBatch(records.integer(one, "batch"), one["data"]) for one in found]
+        self._journal, entries = Journal.open(folder / "batches", epoch)
+        self._batches = [LoggedBatch(records.integer(entry, "batch"), entry["data"]) for entry in entries]
         # taken over by every driver, so that what an older one records later is never read
         self._changes, self.changes = Journal.open(folder / CHANGES, epoch)
         self._events = EventLog(folder, epoch)
@@ -136,15 +136,15 @@ class Store:
 
         One that does not fit is passed over as well.
         """
-        found = self.checkpoints.newest_valid(verify=verify, fits=fits)
-        after = found.checkpoint.batch if isinstance(found, ValidCheckpoint) else 0
+        newest = self.checkpoints.newest_valid(verify=verify, fits=fits)
+        after = newest.checkpoint.batch if isinstance(newest, ValidCheckpoint) else 0
         if self._batches and self._batches[0].number > after + 1:
             self.check_epoch()  # a newer driver may have trimmed what this one was about to read
             raise DamagedStore(
                 f"{self.folder}: recovery needs batches {after + 1} to {self._batches[0].number - 1}, found them "
-                f"trimmed and newer checkpoints damaged ({'; '.join(found.damage) or 'missing'}): restore those files"
+                f"trimmed and newer checkpoints damaged ({'; '.join(newest.damage) or 'missing'}): restore those files"
             )
-        return found
+        return newest
 
     def set_aside(self, number: int) -> None:
         """Let checkpoints after this one count no more: they were passed over, and new ones will follow it."""
@@ -201,13 +201,13 @@ def _identify(folder: Path, topology: object, admitted: bool) -> str:
     ours: JsonObject = {"format": FORMAT, "identity": uuid.uuid4().hex, "topology": wanted}
     with contextlib.suppress(FileExistsError):
         durable.create_exclusively(folder / ABOUT, records.encode(ours))
-    found = about(folder) or ours
-    difference = None if admitted else first_difference(newest_topology(folder, found), wanted)
+    record = about(folder) or ours
+    difference = None if admitted else first_difference(newest_topology(folder, record), wanted)
     if difference is not None:
         raise UnsuitableStore(
             f"{folder}: a store belongs to one topology, found another: {difference}: use another folder"
         )
-    return records.text(found, "identity")
+    return records.text(record, "identity")
 
 
 def about(folder: Path) -> JsonObject | None:
@@ -215,19 +215,19 @@ def about(folder: Path) -> JsonObject | None:
     path = folder / ABOUT
     if not path.exists():
         return None
-    found = records.decode_object(durable.read_bytes(path), str(path))
-    if found.get("format") != FORMAT:
+    record = records.decode_object(durable.read_bytes(path), str(path))
+    if record.get("format") != FORMAT:
         raise UnsuitableStore(
-            f"{folder}: this version reads stores of format {FORMAT}, found {found.get('format')}: "
+            f"{folder}: this version reads stores of format {FORMAT}, found {record.get('format')}: "
             "use the version that wrote it, or another folder"
         )
-    return found
+    return record
 
 
-def newest_topology(folder: Path, found: JsonObject) -> Json:
+def newest_topology(folder: Path, record: JsonObject) -> Json:
     """The topology that runs on a store: the one that made it, or that of the last change."""
     changes = journal.read(folder / CHANGES)
-    return changes[-1]["topology"] if changes else found["topology"]
+    return changes[-1]["topology"] if changes else record["topology"]
 
 
 def first_difference(stored: Json, given: Json, where: str = "") -> str | None:
@@ -240,13 +240,13 @@ def first_difference(stored: Json, given: Json, where: str = "") -> str | None:
                 return f"{inner} is in the store only"
             if name not in stored:
                 return f"{inner} is not in the store"
-            if (found := first_difference(stored[name], given[name], inner)) is not None:
-                return found
+            if (difference := first_difference(stored[name], given[name], inner)) is not None:
+                return difference
         return None
     if isinstance(stored, list) and isinstance(given, list):
         for number, (left, right) in enumerate(zip(stored, given, strict=False)):
-            if (found := first_difference(left, right, f"{where}[{number}]")) is not None:
-                return found
+            if (difference := first_difference(left, right, f"{where}[{number}]")) is not None:
+                return difference
         if len(stored) != len(given):
             return f"{place} has {len(stored)} entries in the store, {len(given)} in this run"
         return None

@@ -103,16 +103,16 @@ class _Search:
             sent_flow = flow[node] / tasks
             sent_work = (workload[node] + reprocess[node]) / tasks
             tasks = 1
-            for one, share in zip(self.network.consumers[node], self.network.shares[node], strict=True):
-                reach = here + reprocess[one]
-                known = distance[one]
+            for consumer, share in zip(self.network.consumers[node], self.network.shares[node], strict=True):
+                reach = here + reprocess[consumer]
+                known = distance[consumer]
                 if known < 0:
-                    distance[one] = reach
-                    heappush(queue, one)
+                    distance[consumer] = reach
+                    heappush(queue, consumer)
                 elif reach > known:
-                    distance[one] = reach
-                flow[one] += sent_flow * share
-                workload[one] += sent_work * share
+                    distance[consumer] = reach
+                flow[consumer] += sent_flow * share
+                workload[consumer] += sent_work * share
         self.visits += candidates
         self._forget(queue)
         return visited
@@ -162,10 +162,10 @@ class _Search:
         """Mark what lies behind a new backup: its values have changed since the visit. Each node at most once."""
         stack = [chosen]
         while stack:
-            for one in self.network.consumers[stack.pop()]:
-                if self.distance[one] >= 0 and not self.stale[one]:
-                    self.stale[one] = True
-                    stack.append(one)
+            for consumer in self.network.consumers[stack.pop()]:
+                if self.distance[consumer] >= 0 and not self.stale[consumer]:
+                    self.stale[consumer] = True
+                    stack.append(consumer)
 
     def _shorten(self, chosen: int) -> None:
         """Bring `below` up to date upstream of a new backup, as far as it changes."""
@@ -177,8 +177,8 @@ class _Search:
             entry = heappop(queue)
             node = -entry
             longest = 0
-            for one in network.consumers[node]:
-                reach = network.reprocess[one] + (0 if backups[one] else below[one])
+            for consumer in network.consumers[node]:
+                reach = network.reprocess[consumer] + (0 if backups[consumer] else below[consumer])
                 longest = max(longest, reach)
             if longest == below[node]:
                 continue
@@ -195,6 +195,6 @@ def _hops_to_sink(network: Network) -> list[int]:
     """The breadth-first level of each node, seen from a virtual sink; a hub is no hop of its own."""
     hops = [0] * len(network)
     for node in reversed(range(len(network))):
-        nearest = min((hops[one] for one in network.consumers[node]), default=-1)
+        nearest = min((hops[consumer] for consumer in network.consumers[node]), default=-1)
         hops[node] = nearest + (1 if network.weight[node] else 0)
     return hops

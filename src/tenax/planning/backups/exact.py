@@ -37,12 +37,12 @@ def exact(problem: BackupProblem, time_limit_s: float) -> Choice:
 
 def _best_heuristic(problem: BackupProblem, network: Network) -> tuple[str, list[bool]]:
     """The better of the heuristics: fewer backups, then the smaller overall latency, then `dag`."""
-    found = [
+    choices = [
         # Where not all of some twins are backups, none needs to be.
         (choice.algorithm, [bool(len(twins)) and bool(choice.backups[twins].all()) for twins in network.members])
         for choice in (dag(problem, network), share(problem, network))
     ]
-    return min(found, key=lambda named: _value(network, named[1]))
+    return min(choices, key=lambda named: _value(network, named[1]))
 
 
 def _value(network: Network, backups: list[bool]) -> tuple[int, int]:

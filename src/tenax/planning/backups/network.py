@@ -47,7 +47,7 @@ class Network:
         """L of every node. O(nodes + edges)."""
         latency: list[int] = []
         for own, producers in zip(self.reprocess, self.producers, strict=True):
-            latency.append(own + max((latency[one] for one in producers if not backups[one]), default=0))
+            latency.append(own + max((latency[producer] for producer in producers if not backups[producer]), default=0))
         return latency
 
     def latencies_below(self, backups: list[bool]) -> list[int]:
@@ -55,8 +55,8 @@ class Network:
         below = [0] * len(self)
         for node in reversed(range(len(self))):
             longest = 0
-            for one in self.consumers[node]:
-                reach = self.reprocess[one] + (0 if backups[one] else below[one])
+            for consumer in self.consumers[node]:
+                reach = self.reprocess[consumer] + (0 if backups[consumer] else below[consumer])
                 longest = max(longest, reach)
             below[node] = longest
         return below
@@ -71,7 +71,9 @@ class Network:
         below = self.latencies_below(backups)
         latency: list[int] = []
         for node, producers in enumerate(self.producers):
-            own = self.reprocess[node] + max((latency[one] for one in producers if not kept[one]), default=0)
+            own = self.reprocess[node] + max(
+                (latency[producer] for producer in producers if not kept[producer]), default=0
+            )
             latency.append(own)
             if kept[node] and own + below[node] <= limit:
                 kept[node] = False
@@ -159,12 +161,12 @@ class _Builder:
         for stream in self.graph.streams[operator]:
             if stream.partitioning is Partitioning.FULL:
                 hub = self.hubs.get(stream.producer)
-                found: Iterable[tuple[int, int]] = (
+                feeding: Iterable[tuple[int, int]] = (
                     zip(*_lists(self.nodes_in[stream.producer]), strict=True) if hub is None else ((hub, 1),)
                 )
             else:
-                found = self._senders(stream, index)
-            for sender, tasks in found:
+                feeding = self._senders(stream, index)
+            for sender, tasks in feeding:
                 senders[sender] = senders.get(sender, 0) + tasks
         for sender, tasks in sorted(senders.items()):
             self._join(sender, node, tasks)

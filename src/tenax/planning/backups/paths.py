@@ -15,7 +15,7 @@ def long_paths(network: Network, limit: int) -> tuple[list[list[int]], bool]:
     one that starts later. Its last node only waits, so a backup among all the others is needed, and is enough.
     """
     below = network.latencies_below([False] * len(network))
-    found: list[list[int]] = []
+    paths: list[list[int]] = []
     steps = 0
     for first, weight in enumerate(network.weight):
         own = network.reprocess[first]
@@ -25,13 +25,13 @@ def long_paths(network: Network, limit: int) -> tuple[list[list[int]], bool]:
         while pending:  # at most MAX_STEPS over all first nodes
             path, length = pending.pop()
             steps += 1
-            if steps > MAX_STEPS or len(found) >= MAX_PATHS:
-                return found, False
-            for one in network.consumers[path[-1]]:
-                reach = length + network.reprocess[one]
+            if steps > MAX_STEPS or len(paths) >= MAX_PATHS:
+                return paths, False
+            for consumer in network.consumers[path[-1]]:
+                reach = length + network.reprocess[consumer]
                 if reach > limit:
                     if reach - own <= limit:
-                        found.append([node for node in path if network.weight[node]])
-                elif reach + below[one] > limit:
-                    pending.append(([*path, one], reach))
-    return found, True
+                        paths.append([node for node in path if network.weight[node]])
+                elif reach + below[consumer] > limit:
+                    pending.append(([*path, consumer], reach))
+    return paths, True

@@ -56,17 +56,17 @@ def _solve(candidates: Candidates, capacity: int, bound: int, time_limit_s: floa
         return chosen, int(candidates.priority[chosen].sum())
     unit = int(np.gcd.reduce(candidates.priority))
     best = one_density(candidates, capacity)
-    found, found_bound = find(candidates, capacity, best, time_limit_s / 2)
-    if _cost(candidates, found) <= capacity and _worth(candidates, found) >= _worth(candidates, best):
-        best = found
+    candidate, found_bound = find(candidates, capacity, best, time_limit_s / 2)
+    if _cost(candidates, candidate) <= capacity and _worth(candidates, candidate) >= _worth(candidates, best):
+        best = candidate
         if math.isfinite(found_bound) and int(candidates.priority.sum()) // unit <= CLEAR_UNITS:
             bound = max(_worth(candidates, best), min(bound, int(found_bound / unit + WELL_BELOW_A_UNIT) * unit))
     if _worth(candidates, best) < bound:
-        found, found_bound = prove(candidates, capacity, best, time_limit_s / 2)
+        candidate, found_bound = prove(candidates, capacity, best, time_limit_s / 2)
         if math.isfinite(found_bound):
             bound = max(_worth(candidates, best), min(bound, int(found_bound)))
-        if _worth(candidates, found) > _worth(candidates, best):
-            best = found
+        if _worth(candidates, candidate) > _worth(candidates, best):
+            best = candidate
     return best, bound
 
 

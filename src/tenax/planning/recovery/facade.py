@@ -92,10 +92,10 @@ def _query_centric(outage: Outage, room: int, algorithm: str | None, time_limit_
         chosen = dynamic(outage, room)
         return algorithm, chosen, outage.worth(chosen)
     solution = exact(outage, room, time_limit_s)
-    found = outage.worth(solution.partitions)
-    if algorithm is None and found < solution.bound:
+    worth = outage.worth(solution.partitions)
+    if algorithm is None and worth < solution.bound:
         chosen = best_density(outage, room)
-        if outage.worth(chosen) > found:
+        if outage.worth(chosen) > worth:
             return "best-density", chosen, solution.bound
     return "exact", solution.partitions, solution.bound
 

@@ -40,8 +40,8 @@ def schedule_recovery(
     largest = float(max(usable, default=Fraction(0)))
     costs = graph.cost[failed]
     possible = costs <= largest
-    unit = Ticks.of(costs[possible], np.array([float(one) for one in usable]))
-    room = [math.floor(one * Fraction(10) ** unit.decimals) for one in usable]
+    unit = Ticks.of(costs[possible], np.array([float(capacity) for capacity in usable]))
+    room = [math.floor(capacity * Fraction(10) ** unit.decimals) for capacity in usable]
     ticks = np.where(possible, unit.up(np.minimum(costs, largest)), max(room, default=0) + 1)
 
     outage = Outage.of(graph, failed, ticks)
@@ -89,7 +89,7 @@ def _arrive(
         position = np.flatnonzero(~placed)
         for partition in _packing_order(graph, rest, choice.partitions).tolist():
             cost = int(rest.cost[partition])
-            node = max(range(count), key=lambda one: (room[one], -one))
+            node = max(range(count), key=lambda index: (room[index], -index))
             if cost <= room[node]:
                 room[node] -= cost
                 host[position[partition]] = node

@@ -92,14 +92,14 @@ def _back(graph: TaskGraph, lost: set[int], recovered: set[int]) -> list[int]:
 
 
 def _ancestors(graph: TaskGraph, output: int) -> set[int]:
-    found = {output}
+    reached = {output}
     to_visit = [output]
     while to_visit:  # each task once
         for producer in graph.producers_of(to_visit.pop()):
-            if producer not in found:
-                found.add(producer)
+            if producer not in reached:
+                reached.add(producer)
                 to_visit.append(producer)
-    return found
+    return reached
 
 
 def _numbers(graph: TaskGraph, tasks: Iterable[Task], what: str) -> list[int]:

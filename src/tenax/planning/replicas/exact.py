@@ -96,7 +96,7 @@ class _Search:
                 self._visit(self.frontiers.formula.restrict(term, 0, 1 << task), kept, waiting)
         except OutOfWork:
             return max(bound, self.value)
-        return max([self.value, *(-one[0] for one in waiting)])
+        return max([self.value, *(-branch[0] for branch in waiting)])
 
     def _visit(
         self, term: Term, kept: frozenset[int], waiting: list[tuple[float, int, Term, frozenset[int], Frontier]]

@@ -112,16 +112,16 @@ class Formula:
 
     def uses(self, terms: Iterable[Term]) -> dict[int, int]:
         """Every sum inside these terms, with the number of products that it is a factor of."""
-        found: dict[int, int] = {}
+        uses: dict[int, int] = {}
         waiting = [factors for _, factors in terms]
         while waiting:
             for atom, _ in waiting.pop():
                 if atom >= self.tasks:
-                    found[atom] = found.get(atom, 0) + 1
-                    if found[atom] == 1:
+                    uses[atom] = uses.get(atom, 0) + 1
+                    if uses[atom] == 1:
                         waiting += [factors for _, factors in self.total_of(atom).terms]
-        self.work += sum(found.values())
-        return found
+        self.work += sum(uses.values())
+        return uses
 
     def only_within(self, terms: Iterable[Term], bracket: int) -> bool:
         """Whether the tasks of a sum appear nowhere in these terms but in that sum."""
@@ -142,7 +142,9 @@ class Formula:
     def _restrict(self, term: Term, kept: int, lost: int, known: dict[int, Term]) -> Term:
         coefficient, factors = term
         touched = kept | lost
-        parts: list[Term] = [(coefficient, tuple(one for one in factors if not self.atom_support(one[0]) & touched))]
+        parts: list[Term] = [
+            (coefficient, tuple(factor for factor in factors if not self.atom_support(factor[0]) & touched))
+        ]
         if len(parts[0][1]) == len(factors):
             return term
         for atom, exponent in factors:
@@ -156,7 +158,7 @@ class Formula:
             if atom not in known:
                 inside = self.total_of(atom)
                 known[atom] = self.total(
-                    [(inside.constant, ()), *(self._restrict(one, kept, lost, known) for one in inside.terms)]
+                    [(inside.constant, ()), *(self._restrict(inner, kept, lost, known) for inner in inside.terms)]
                 )
             parts += [known[atom]] * exponent
         return self.product(parts)
@@ -230,11 +232,15 @@ def _from_sources_down(graph: TaskGraph, formula: Formula, own: Sequence[Term], 
         if not streams:
             kept += tasks
         elif operator.correlated:
-            kept += [formula.product([task, *(one[index] for one in inputs)]) for index, task in enumerate(tasks)]
+            kept += [
+                formula.product([task, *(received[index] for received in inputs)]) for index, task in enumerate(tasks)
+            ]
         else:
             shares = _stream_shares(streams)
             for index, task in enumerate(tasks):
-                parts = [_times(float(share[index]), one[index]) for share, one in zip(shares, inputs, strict=True)]
+                parts = [
+                    _times(float(share[index]), received[index]) for share, received in zip(shares, inputs, strict=True)
+                ]
                 kept.append(formula.product([task, formula.total(parts)]))
     return formula.total(_times(fraction, term) for fraction, term in zip(fractions, kept, strict=True))
 
@@ -267,8 +273,8 @@ def _producer_terms(formula: Formula, stream: Stream, worth: Sequence[Term]) -> 
     """What a stream adds to the worth of every producer, given what its consumers make of a whole input."""
     if stream.partitioning is Partitioning.FULL:
         idle = stream.share == 0
-        busy = formula.total(term for term, one in zip(worth, idle, strict=True) if not one)
-        still = formula.total(term for term, one in zip(worth, idle, strict=True) if one)
+        busy = formula.total(term for term, unused in zip(worth, idle, strict=True) if not unused)
+        still = formula.total(term for term, unused in zip(worth, idle, strict=True) if unused)
         weights = stream.weight / stream.weight.sum()
         return [[_times(float(weight), busy), _times(1 / stream.producers, still)] for weight in weights]
     if stream.producers < stream.consumers:
@@ -292,7 +298,7 @@ def _stream_terms(formula: Formula, stream: Stream, producers: Sequence[Term]) -
         if not idle.any():
             return [mean] * stream.consumers
         plain = _mean(formula, producers, np.ones(stream.producers))
-        return [plain if one else mean for one in idle]
+        return [plain if unused else mean for unused in idle]
     ends = [*(int(start) for start in stream.starts), stream.producers]
     return [_mean(formula, producers[start:end], stream.weight[start:end]) for start, end in pairwise(ends)]
 

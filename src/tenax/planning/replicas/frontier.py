@@ -33,7 +33,7 @@ class Frontier:
 
     def chosen(self, replicas: int) -> set[int]:
         """Tasks that reach the value of that many replicas (of an upper bound: tasks that it paid for)."""
-        found: set[int] = set()
+        tasks: set[int] = set()
         open_parts: list[tuple[Frontier, int]] = [(self, replicas)]
         while open_parts:
             frontier, count = open_parts.pop()
@@ -41,13 +41,13 @@ class Frontier:
             origin = frontier.origin
             match origin:
                 case Ranked():
-                    found.update(origin.tasks[:count])
+                    tasks.update(origin.tasks[:count])
                 case Divided():
                     right = int(origin.right_count[count])
                     open_parts += [(origin.left, count - right), (origin.right, right)]
                 case Switched():
                     if origin.kept[count]:
-                        found.add(origin.task)
+                        tasks.add(origin.task)
                         open_parts.append((origin.when_kept, count - 1))
                     else:
                         open_parts.append((origin.when_lost, count))
@@ -56,7 +56,7 @@ class Frontier:
                     open_parts += [(origin.inside, spent), (origin.outside[spent], count - spent)]
                 case Lowest():
                     open_parts.append((origin.bounds[int(origin.which[count])], count))
-        return found
+        return tasks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,14 +136,16 @@ class Frontiers:
         key = (factors, depth)
         if key not in self._known:
             self._known[key] = self._product(factors, depth)
-        found = self._known[key]
-        return found if coefficient == 1 else Frontier(found.values * coefficient, found.origin, found.shared)
+        frontier = self._known[key]
+        return (
+            frontier if coefficient == 1 else Frontier(frontier.values * coefficient, frontier.origin, frontier.shared)
+        )
 
     def _product(self, factors: Factors, depth: int) -> Frontier:
         formula = self.formula
         tasks = [atom for atom, _ in factors if atom < formula.tasks]
         needed = sum(1 << task for task in tasks)
-        rest = tuple(one for one in factors if one[0] >= formula.tasks)
+        rest = tuple(factor for factor in factors if factor[0] >= formula.tasks)
         if needed and needed & formula.support(rest):  # without those tasks all is lost: suppose them kept
             coefficient, inside = formula.restrict((1.0, rest), needed, 0)
             return self._term((coefficient, tuple(sorted([*((task, 1) for task in tasks), *inside]))), depth)
@@ -152,13 +154,13 @@ class Frontiers:
             values = np.zeros(len(tasks) + 1)
             values[-1] = 1.0
             parts.append(Frontier(values[: self.budget + 1], Ranked(tuple(tasks))))
-        for group in self._groups([(1.0, (one,)) for one in rest]):
+        for group in self._groups([(1.0, (factor,)) for factor in rest]):
             if len(group) > 1:
                 parts.append(self._entangled(group, depth, multiply=True))
             else:
                 ((atom, exponent),) = group[0][1]
-                found = self._total(atom, depth)
-                parts.append(Frontier(found.values**exponent, found.origin, found.shared))
+                bracket = self._total(atom, depth)
+                parts.append(Frontier(bracket.values**exponent, bracket.origin, bracket.shared))
         return self._combined(parts, multiply=True)
 
     def _total(self, atom: int, depth: int) -> Frontier:
@@ -177,15 +179,15 @@ class Frontiers:
             else:
                 parts.append(self._term(group[0], depth))
         if singles:  # of tasks that matter by themselves, those that matter most
-            singles.sort(key=lambda one: (-one[0], one[1]))
+            singles.sort(key=lambda single: (-single[0], single[1]))
             kept = np.concatenate([[0.0], np.cumsum([coefficient for coefficient, _ in singles])])
             parts.append(Frontier(kept[: self.budget + 1], Ranked(tuple(task for _, task in singles))))
             self._count(len(singles))
-        found = self._combined(parts, multiply=False)
+        frontier = self._combined(parts, multiply=False)
         if total.constant:
-            found = Frontier(found.values + total.constant, found.origin, found.shared)
-        self._known[key] = found
-        return found
+            frontier = Frontier(frontier.values + total.constant, frontier.origin, frontier.shared)
+        self._known[key] = frontier
+        return frontier
 
     def _groups(self, terms: Sequence[Term]) -> list[list[Term]]:
         """Terms that depend on common tasks, together."""
@@ -220,7 +222,7 @@ class Frontiers:
             return self._switched(task, kept, lost)
         orders = [list(terms), list(reversed(terms))]
         if multiply:
-            orders = [[first, *(one for one in terms if one is not first)] for first in terms]
+            orders = [[first, *(term for term in terms if term is not first)] for first in terms]
         bounds = (
             self._paid_apart(terms, multiply=multiply),
             *(self._paid_once(order, multiply=multiply) for order in orders),
@@ -249,11 +251,11 @@ class Frontiers:
             self._count(len(parts))
             joined = self.formula.product(parts) if multiply else self.formula.total(parts)
             outside.append(self._term(joined, depth))
-        length = min(self.budget + 1, max(count + len(one.values) for count, one in enumerate(outside)))
+        length = min(self.budget + 1, max(count + len(frontier.values) for count, frontier in enumerate(outside)))
         table = np.full((len(outside), length), -1.0)
-        for count, one in enumerate(outside[:length]):
-            table[count, count:] = _padded(one.values, length - count)
-        exact = inside.shared is None and all(one.shared is None for one in outside)
+        for count, frontier in enumerate(outside[:length]):
+            table[count, count:] = _padded(frontier.values, length - count)
+        exact = inside.shared is None and all(frontier.shared is None for frontier in outside)
         origin = Counted(inside, tuple(outside), table.argmax(axis=0))
         return Frontier(table.max(axis=0), origin, None if exact else task)
 
@@ -327,8 +329,8 @@ class Frontiers:
         count = np.zeros(length, dtype=np.int64)
         for spent in range(min(len(shorter), length)):
             end = min(length, spent + len(longer))
-            one = longer[: end - spent]
-            candidate = one * shorter[spent] if multiply else one + shorter[spent]
+            extended = longer[: end - spent]
+            candidate = extended * shorter[spent] if multiply else extended + shorter[spent]
             better = candidate > best[spent:end]
             best[spent:end][better] = candidate[better]
             count[spent:end][better] = spent

@@ -30,10 +30,10 @@ class Gains:
     def of(self, plan: Plan, value: float, candidates: Sequence[Plan]) -> Floats:
         """What each candidate adds to the plan, whose own value is given."""
         self._forget(plan)
-        unknown = [one for one in candidates if one not in self._known]
+        unknown = [candidate for candidate in candidates if candidate not in self._known]
         gains = self.part.values(plan, unknown) - value
         self._known.update(zip(unknown, gains.tolist(), strict=True))
-        return np.array([self._known[one] for one in candidates])
+        return np.array([self._known[candidate] for candidate in candidates])
 
     def _forget(self, plan: Plan) -> None:
         changed = list(plan ^ self._plan)
@@ -42,14 +42,16 @@ class Gains:
             self._known.clear()
         elif changed and self._related is not None:
             touched = set(np.flatnonzero(self._related[changed].any(axis=0)).tolist())
-            self._known = {one: gain for one, gain in self._known.items() if touched.isdisjoint(one)}
+            self._known = {candidate: gain for candidate, gain in self._known.items() if touched.isdisjoint(candidate)}
 
 
 def related(graph: TaskGraph) -> Bools:
     """For every pair of tasks, whether an MC-tree may hold both. O(tasks²) numbers."""
     ancestors = membership(graph, np.arange(len(graph)))
     pairs = ancestors | ancestors.T
-    joins = [number for number, one in enumerate(graph.operators) if one.correlated and len(one.inputs) > 1]
+    joins = [
+        number for number, operator in enumerate(graph.operators) if operator.correlated and len(operator.inputs) > 1
+    ]
     for operator in joins:
         rows = ancestors[graph.span(operator)].astype(np.float32)
         pairs |= (rows.T @ rows) > 0

@@ -22,8 +22,8 @@ def add_trees(graph: TaskGraph, budget: int, metric: Metric, plan: frozenset[int
     """
     value = plan_value(graph, metric, plan)
     for _ in range(trees):
-        found = dict.fromkeys(tree - plan for tree in _shortest_trees(graph, plan))
-        fitting = [tree for tree in found if 0 < len(tree) <= budget - len(plan)]
+        trees_left = dict.fromkeys(tree - plan for tree in _shortest_trees(graph, plan))
+        fitting = [tree for tree in trees_left if 0 < len(tree) <= budget - len(plan)]
         if not fitting:
             break
         values = plan_values(graph, metric, [plan | tree for tree in fitting])
@@ -44,15 +44,20 @@ def _shortest_trees(graph: TaskGraph, plan: frozenset[int]) -> list[frozenset[in
         rates = np.array([stream.rate for stream in streams])
         for index in range(operator.parallelism):
             task = int(graph.first[number]) + index
-            picks = [one[index] for one in inputs]
+            picks = [best[index] for best in inputs]
             if picks and not operator.correlated:
                 total = rates[:, index].sum() or 1.0
                 shares = rates[:, index] / total
-                picks = [min((new, flow * share, one) for (new, flow, one), share in zip(picks, shares, strict=True))]
+                picks = [
+                    min(
+                        (new, flow * share, producer)
+                        for (new, flow, producer), share in zip(picks, shares, strict=True)
+                    )
+                ]
             new = 0 if graph.safe[task] or task in plan else 1
             flow = -float(np.prod([-flow for _, flow, _ in picks]))
             labels.append((new + sum(pick[0] for pick in picks), flow))
-            chosen.append(tuple(one for _, _, one in picks))
+            chosen.append(tuple(producer for _, _, producer in picks))
     safe = frozenset(int(task) for task in np.flatnonzero(graph.safe))
     return [_tree(chosen, int(task)) - safe for task in np.flatnonzero(graph.is_output)]
 
@@ -65,8 +70,8 @@ def _best_producers(stream: Stream, labels: Sequence[Label], first: int) -> list
         weights = stream.weight[producers.start : producers.stop] if merges else np.ones(len(producers))
         shares = weights / weights.sum()
         return min(
-            (labels[first + one][0], labels[first + one][1] * float(share), first + one)
-            for one, share in zip(producers, shares, strict=True)
+            (labels[first + producer][0], labels[first + producer][1] * float(share), first + producer)
+            for producer, share in zip(producers, shares, strict=True)
         )
 
     if stream.partitioning is Partitioning.FULL:
@@ -75,10 +80,10 @@ def _best_producers(stream: Stream, labels: Sequence[Label], first: int) -> list
 
 
 def _tree(chosen: Sequence[tuple[int, ...]], root: int) -> frozenset[int]:
-    found = {root}
+    tree = {root}
     waiting = [root]
     while waiting:
-        new = [task for task in chosen[waiting.pop()] if task not in found]
-        found.update(new)
+        new = [task for task in chosen[waiting.pop()] if task not in tree]
+        tree.update(new)
         waiting += new
-    return frozenset(found)
+    return frozenset(tree)

@@ -53,7 +53,7 @@ def kept(graph: TaskGraph, failed: Bools, *, joins: bool = True) -> Floats:
             rates = np.array([stream.rate for stream in streams])
             rates[:, rates.sum(axis=0) == 0] = 1.0
             rates /= rates.sum(axis=0)
-            combined = np.sum([one * rate for one, rate in zip(inputs, rates, strict=True)], axis=0)
+            combined = np.sum([received * rate for received, rate in zip(inputs, rates, strict=True)], axis=0)
         left[..., graph.span(operator)] *= combined
     return left
 
@@ -71,11 +71,11 @@ def plan_values(graph: TaskGraph, metric: Metric, plans: Sequence[Iterable[int]]
 def extended_values(graph: TaskGraph, metric: Metric, failed: Bools, additions: Sequence[Iterable[int]]) -> Floats:
     """The values of one scenario with each of several sets of its failed tasks alive."""
     rows = max(1, CELLS_PER_BATCH // len(graph))
-    found = [np.zeros(0)]
+    values = [np.zeros(0)]
     for start in range(0, len(additions), rows):
         chunk = additions[start : start + rows]
         table = np.tile(failed, (len(chunk), 1))
         for row, added in enumerate(chunk):
             table[row, list(added)] = False
-        found.append(scores(graph, metric, table))
-    return np.concatenate(found)
+        values.append(scores(graph, metric, table))
+    return np.concatenate(values)

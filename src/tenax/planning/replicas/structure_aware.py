@@ -27,7 +27,7 @@ def structure_aware(graph: TaskGraph, budget: int, metric: Metric) -> tuple[int,
       sub-topology, one that keeps little would starve, although what is kept multiplies.
     - What is left in the end goes to whole MC-trees, if one fits and helps.
     """
-    parts = [Part(graph, metric, one) for one in sub_topologies(graph)]
+    parts = [Part(graph, metric, sub_topology) for sub_topology in sub_topologies(graph)]
     parts = [part for part in parts if part.members.any() and part.value(()) < 1.0 - TIE]  # the others need nothing
     planners: list[Planner] = [FullPlanner(part) if part.full else StructuredPlanner(part) for part in parts]
     plans: list[Plan] = [frozenset()]
@@ -42,13 +42,13 @@ def _starts(graph: TaskGraph, budget: int, metric: Metric, planners: Sequence[Pl
     steps = [planner.first(budget) for planner in planners]
     every = frozenset[int]().union(*(step.added for step in steps if step is not None))
     tree = add_trees(graph, budget, metric, frozenset(), trees=1)
-    found: list[Plan] = []
+    starts: list[Plan] = []
     if None not in steps and 0 < len(every) <= budget:
-        found.append(every)
+        starts.append(every)
     operators = [{int(graph.operator_of[task]) for task in plan} for plan in (every, tree)]
-    if tree and (not found or operators[0] != operators[1]):
-        found.append(tree)
-    return found
+    if tree and (not starts or operators[0] != operators[1]):
+        starts.append(tree)
+    return starts
 
 
 def _extended(graph: TaskGraph, budget: int, metric: Metric, planners: Sequence[Planner], start: Plan) -> Plan:

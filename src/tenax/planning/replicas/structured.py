@@ -24,9 +24,9 @@ class StructuredPlanner:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        found = units(part.graph, SubTopology(False, part.operators))
-        self.segments = [segment for unit in found for segment in unit.segments]
-        self.at_risk = [frozenset(task for task in one if part.members[task]) for one in self.segments]
+        parts = units(part.graph, SubTopology(False, part.operators))
+        self.segments = [segment for unit in parts for segment in unit.segments]
+        self.at_risk = [frozenset(task for task in segment if part.members[task]) for segment in self.segments]
         self.needs = _Needs(part)
         self.gains = Gains(part)
         self._grown: dict[int, _Grown] = {}
@@ -39,31 +39,31 @@ class StructuredPlanner:
     def next(self, plan: Plan, budget: int) -> Step | None:
         """The best candidate that fits; None if none helps."""
         new = [segment - plan for segment in self.at_risk]
-        fitting = list(dict.fromkeys(one for one in new if 0 < len(one) <= budget))
+        fitting = list(dict.fromkeys(tasks for tasks in new if 0 < len(tasks) <= budget))
         value = self.part.value(plan)
         gains = self.gains.of(plan, value, fitting)
-        idle = {one for one, gain in zip(fitting, gains, strict=True) if not exceeds(value + gain, value)}
+        idle = {tasks for tasks, gain in zip(fitting, gains, strict=True) if not exceeds(value + gain, value)}
         self._forget(plan)
-        growth = _Growth(self, plan, [len(one) for one in new])
+        growth = _Growth(self, plan, [len(tasks) for tasks in new])
         wider: dict[Plan, None] = {}
-        for number, one in enumerate(new):
-            if one in idle:
+        for number, tasks in enumerate(new):
+            if tasks in idle:
                 if number not in self._grown:
                     self._grown[number] = growth.grow(number, budget)
                 grown = self._grown[number]
                 if grown.complete and 0 < len(grown.tasks - plan) <= budget:
                     wider[grown.tasks - plan] = None
-        pool = fitting + [one for one in wider if one not in idle]
+        pool = fitting + [tasks for tasks in wider if tasks not in idle]
         gains = np.concatenate([gains, self.gains.of(plan, value, pool[len(fitting) :])])
         if not pool or not exceeds(value + gains.max(), value):
             return None
-        best = first_highest(gains / [len(one) for one in pool])
+        best = first_highest(gains / [len(tasks) for tasks in pool])
         return Step(pool[best], value + float(gains[best]))
 
     def _forget(self, plan: Plan) -> None:
         """Drop what was grown where the plan has changed since."""
         changed = plan ^ self._plan
-        self._grown = {one: grown for one, grown in self._grown.items() if not changed & grown.seen}
+        self._grown = {number: grown for number, grown in self._grown.items() if not changed & grown.seen}
         self._plan = plan
 
 
@@ -88,7 +88,7 @@ class _Growth:
         self.fed = (kept(planner.part.graph, failed) > 0).tolist()
         self.leads_out = planner.needs.leads_out(~failed).tolist()
         self.shortest: dict[int, int] = {}
-        for number in sorted(range(len(missing)), key=lambda one: (missing[one], one), reverse=True):
+        for number in sorted(range(len(missing)), key=lambda segment: (missing[segment], segment), reverse=True):
             self.shortest.update(dict.fromkeys(planner.segments[number], number))
 
     def grow(self, number: int, budget: int) -> _Grown:
@@ -103,7 +103,7 @@ class _Growth:
             wanted = [(some, self.fed) for some in producers] + [(some, self.leads_out) for some in consumers]
             for some, good in wanted:
                 seen.update(some)
-                if any(good[one] or one in held for one in some):
+                if any(good[candidate] or candidate in held for candidate in some):
                     continue
                 segment = self._cheapest(some)
                 if segment is not None:
@@ -119,7 +119,7 @@ class _Growth:
         reachable = [task for task in tasks if task in self.shortest]
         if not reachable:
             return None
-        best = min(reachable, key=lambda one: (self.missing[self.shortest[one]], -self.rate[one], one))
+        best = min(reachable, key=lambda task: (self.missing[self.shortest[task]], -self.rate[task], task))
         return self.shortest[best]
 
 
@@ -130,8 +130,8 @@ class _Needs:
         self.graph = part.graph
         self.operators = part.operators
         inside = set(part.operators)
-        self._inputs = {one: _within(self.graph.streams[one], inside) for one in inside}
-        self._outputs = {one: _within(self.graph.consumers[one], inside) for one in inside}
+        self._inputs = {operator: _within(self.graph.streams[operator], inside) for operator in inside}
+        self._outputs = {operator: _within(self.graph.consumers[operator], inside) for operator in inside}
         self._known: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
 
     def of(self, task: int) -> tuple[list[list[int]], list[list[int]]]:
@@ -143,11 +143,11 @@ class _Needs:
             producers = [self._tasks(stream.producer, stream.producers_of(index)) for stream in streams]
             if producers and not self.graph.operators[operator].correlated:
                 outer = len(self.graph.streams[operator]) > len(streams)  # lives, so it feeds the task
-                producers = [] if outer else [[one for some in producers for one in some]]
+                producers = [] if outer else [[producer for some in producers for producer in some]]
             consumers: list[list[int]] = []
             if not self._is_exit(operator):
-                ahead = (self._tasks(one.consumer, one.consumers_of(index)) for one in self._outputs[operator])
-                consumers = [[one for some in ahead for one in some]]
+                ahead = (self._tasks(stream.consumer, stream.consumers_of(index)) for stream in self._outputs[operator])
+                consumers = [[consumer for some in ahead for consumer in some]]
             self._known[task] = producers, consumers
         return self._known[task]
 

@@ -56,9 +56,9 @@ def best_union(graph: TaskGraph, budget: int, metric: Metric) -> tuple[int, ...]
 
 
 def _tasks(plan: int) -> Iterable[int]:
-    found: list[int] = []
+    tasks: list[int] = []
     while plan:
         low = plan & -plan
-        found.append(low.bit_length() - 1)
+        tasks.append(low.bit_length() - 1)
         plan ^= low
-    return found
+    return tasks

@@ -44,9 +44,9 @@ def _task_numbers(graph: TaskGraph, plan: ReplicaPlan) -> list[int]:
     return numbers
 
 
-def _check_number(name: str, stated: float, found: float) -> None:
-    if not math.isclose(stated, found, rel_tol=0.0, abs_tol=TOLERANCE):
-        raise InvalidPlan(f"the plan's {name} is {found}, found {stated} stated: plan again")
+def _check_number(name: str, stated: float, computed: float) -> None:
+    if not math.isclose(stated, computed, rel_tol=0.0, abs_tol=TOLERANCE):
+        raise InvalidPlan(f"the plan's {name} is {computed}, found {stated} stated: plan again")
 
 
 def _fidelity(graph: TaskGraph, alive: Sequence[bool]) -> float:
@@ -70,7 +70,7 @@ def _kept(graph: TaskGraph, alive: Sequence[bool], *, joins: bool) -> list[float
         streams = graph.streams[number]
         inputs = [_received(graph, stream, kept) for stream in streams]
         for index in range(operator.parallelism):
-            parts = [one[index] for one in inputs]
+            parts = [received[index] for received in inputs]
             if not alive[first + index]:
                 kept.append(0.0)
             elif not streams:
@@ -91,7 +91,10 @@ def _received(graph: TaskGraph, stream: Stream, kept: Sequence[float]) -> list[f
         weighted, plain = _weighted_mean(values, rates), _weighted_mean(values, [0.0] * len(values))
         return [plain if share == 0 else weighted for share in stream.share]
     ranges = [stream.producers_of(index) for index in range(stream.consumers)]
-    return [_weighted_mean(values[one.start : one.stop], rates[one.start : one.stop]) for one in ranges]
+    return [
+        _weighted_mean(values[producers.start : producers.stop], rates[producers.start : producers.stop])
+        for producers in ranges
+    ]
 
 
 def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
