@@ -70,7 +70,7 @@ SETTINGS = Settings(
     max_unpublished=20,
     max_attempts=2,
     max_batches_per_round=2,
-    join_gap=1,
+    cutover_lag=1,
 )
 
 
@@ -193,7 +193,7 @@ class Dialogue:
     def stores(self) -> list[str]:
         """The checkpoint is stored."""
         assert self.store is not None
-        return self.tell(CheckpointStored(self.store.line.number, self.store.attempt))
+        return self.tell(CheckpointStored(self.store.cut.number, self.store.attempt))
 
     def loses(self, *nodes: str) -> list[str]:
         """Nodes are gone."""
@@ -233,7 +233,7 @@ def lines(one: Instruction) -> list[str]:
             return [f"publish {'tentative ' if one.tentative else ''}{one.pass_id}: {parts}{_again(one.attempt)}"]
         case StoreCheckpoint():
             versions = (f"{version} {node}" for version, node in zip(one.versions, one.nodes, strict=True))
-            return [f"store {one.line.number}: {', '.join(versions)}{_again(one.attempt)}"]
+            return [f"store {one.cut.number}: {', '.join(versions)}{_again(one.attempt)}"]
         case CancelCheckpoint():
             return [f"cancel checkpoint {one.number}"]
         case Trim():

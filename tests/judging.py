@@ -97,7 +97,7 @@ class Judge:
                     self._store(one)
                 case CancelCheckpoint(number):
                     assert self.storing is not None
-                    assert self.storing.line.number == number
+                    assert self.storing.cut.number == number
                 case LogBatches():
                     assert self.logging is None
                     assert one.first == self.logged + 1
@@ -139,7 +139,7 @@ class Judge:
         assert self.source_log_from <= one.first <= one.last <= self.logged, "batches are read that are in the log"
         assert one.attempt <= self.bounds.max_attempts
         if self.storing is not None:
-            assert one.keep <= self.storing.line.batch, "versions stay until they are uploaded"
+            assert one.keep <= self.storing.cut.oldest_batch, "versions stay until they are uploaded"
         for holdings in self.nodes.values():
             holdings.versions = {version for version in holdings.versions if version.batch >= one.keep}
         senders = [step.task for step in one.steps if step.role is not Role.REPLICA]
@@ -247,9 +247,9 @@ class Judge:
     def _store(self, one: StoreCheckpoint) -> None:
         assert self.storing is None
         assert tuple(version.task for version in one.versions) == self.tasks
-        assert one.line.versions == one.versions
-        assert {version.batch for version in one.versions} == {one.line.number}
-        assert one.line.number <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
+        assert one.cut.points == one.versions
+        assert {version.batch for version in one.versions} == {one.cut.number}
+        assert one.cut.number <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
         for version, node in zip(one.versions, one.nodes, strict=True):
             if self.producers[version.task]:
                 assert version in self.nodes[node].versions, "checkpoints are of versions that are there"
@@ -259,7 +259,7 @@ class Judge:
     def seal(self, one: StoreCheckpoint) -> None:
         """A checkpoint is stored."""
         self.storing = None
-        self.checkpoints[one.line.number] = one.versions
+        self.checkpoints[one.cut.number] = one.versions
 
     def _trim(self, one: Trim) -> None:
         newest = sorted(self.checkpoints)[-2:]

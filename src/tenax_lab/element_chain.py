@@ -30,7 +30,7 @@ from tenax.engine.protection import planned
 from tenax.engine.session import Heartbeat, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
-from tenax.engine.worker.retained import QUEUE
+from tenax.engine.worker.retained import RETAINED
 from tenax.errors import ClusterFailed
 from tenax.examples.apps.elements import RunningMean
 from tenax.model.tasks import Task
@@ -161,7 +161,7 @@ class Ledger(Observer):
         new = (
             part for task, parts in listed.items() for part in parts if part.segment not in self._known.get(task, ())
         )
-        queued = sum(part.bytes for part in new if part.segment.startswith(QUEUE))
+        queued = sum(part.bytes for part in new if part.segment.startswith(RETAINED))
         self._known = {task: {part.segment for part in parts} for task, parts in listed.items()}
         return queued
 

@@ -89,7 +89,7 @@ def _cases(intervals_s: Sequence[int], rounds: int) -> tuple[Case, ...]:
 
 
 FULL = Plan(Load(1_000, 30, 2), _cases((10, 30), 3), arrival_s=1.0, after=12)
-# A gap of four batches: within join_gap, live passes wait for lost tasks, and nothing tentative is shown.
+# A gap of four batches: within cutover_lag, live passes wait for lost tasks, and nothing tentative is shown.
 QUICK = Plan(Load(50, 4, 2), _cases((10,), 1), arrival_s=0.5, after=4)
 PLANS = {"full": FULL, "quick": QUICK}
 

@@ -189,12 +189,12 @@ class WayBack(Observer):
                 self._lost_s = now_s
                 gone = set(event.nodes)
                 self.lost = [one for one, home in self._homes.items() if home in gone and not self._is_source[one]]
-                lowest = min((tasks[one].level for one in self.lost), default=0)
+                lowest = min((tasks[one].batch for one in self.lost), default=0)
                 self.replayed = coordinator.state.finished - lowest
             case events.PassFinished() if event.pass_id in self._begun:
                 self.rounds.append(self._round(event, now_s))
         for one in self.lost:
-            if one not in self.back_s and tasks[one].level >= coordinator.state.finished:
+            if one not in self.back_s and tasks[one].batch >= coordinator.state.finished:
                 self.back_s[one] = now_s - self._lost_s
         self._begun |= {
             one.pass_id: (now_s, one)

@@ -207,12 +207,12 @@ def test_standbys_of_single_operators_win_over_the_plan() -> None:
     built = topology().build().topology
     active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
     assert active.replicas == (Task("sums", 0), Task("sums", 1))
-    assert active.settings(RunSettings()).doubled == active.replicas
+    assert active.settings(RunSettings()).active_active == active.replicas
     assert "both copies send: sums[0 1]" in active.line
     assert planned(built, Protection(standby={"sums": "none"})).line.endswith("checkpoints aligned, sums none")
     passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
     assert {task.operator for task in passive.replicas} == {"out"}
-    assert passive.settings(RunSettings()).doubled == ()
+    assert passive.settings(RunSettings()).active_active == ()
 
 
 def test_a_budget_follows_the_load_and_a_list_does_not() -> None:

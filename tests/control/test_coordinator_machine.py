@@ -27,7 +27,7 @@ from tenax.control.events import (
 from tenax.control.instructions import Outcome, RunPass
 from tenax.control.recovery.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
 from tenax.control.state import Backups, Outputs, Recovery, Settings
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
@@ -68,7 +68,7 @@ SETTINGS = st.builds(
     outputs=st.sampled_from(Outputs),
     backups=st.sampled_from(Backups),
     max_batches_per_round=st.integers(1, 3),
-    join_gap=st.integers(1, 3),
+    cutover_lag=st.integers(1, 3),
     patience=st.integers(1, 3),
     tentative_delay_s=st.sampled_from([0.0, 1.0]),
 )
@@ -97,7 +97,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         nodes = self.new_nodes(START_NODES)
         self.judge.begin(batch, (node.name for node in nodes))
         self.coordinator = Coordinator(GRAPH, self.bounds, self.retain, self.replicas)
-        checkpoint = StoredCheckpoint(batch, self.judge.checkpoints[batch]) if batch else None
+        checkpoint = Cut(batch, self.judge.checkpoints[batch]) if batch else None
         self.answered.clear()
         self.tell(Started(self.epoch, nodes, checkpoint, self.judge.logged, dict(self.judge.published)))
 
@@ -169,10 +169,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert asked is not None
         if works:  # even if nodes are gone: the upload may have been over before
             self.judge.seal(asked)
-            self.tell(CheckpointStored(asked.line.number, asked.attempt))
+            self.tell(CheckpointStored(asked.cut.number, asked.attempt))
         else:
             self.judge.storing = None
-            self.tell(CheckpointFailed(asked.line.number, asked.attempt, "no space"))
+            self.tell(CheckpointFailed(asked.cut.number, asked.attempt, "no space"))
 
     @precondition(lambda self: self.judge.stopped is None and self.judge.nodes)
     @rule(data=st.data(), count=st.integers(1, 3), told_by_pass=st.booleans(), really=st.booleans())

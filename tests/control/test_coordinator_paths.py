@@ -45,7 +45,7 @@ from tenax.control.recovery.failures import (
     StorageRefused,
 )
 from tenax.control.state import Settings
-from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version
+from tenax.control.versions import NO_PASS, Cut, PassId, Version
 from tenax.errors import InvalidRequest, UnknownTask
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
@@ -106,7 +106,7 @@ def publish(number: int, first: int, last: int, attempt: int = 1, epoch: int = 1
 
 def store(batch: int, number: int, attempt: int = 1) -> StoreCheckpoint:
     made = versions(batch, PassId(1, number))
-    return StoreCheckpoint(StoredCheckpoint(batch, made), made, ("n1", "n1"), attempt)
+    return StoreCheckpoint(Cut(batch, made), made, ("n1", "n1"), attempt)
 
 
 def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, list[Instruction]]:
@@ -162,7 +162,7 @@ def test_the_two_newest_checkpoints_are_kept() -> None:
         coordinator.handle(published(number))
         trims += coordinator.handle(CheckpointStored(last, 1))
     assert [trim for trim in trims if isinstance(trim, Trim)] == [Trim(7, 0, 1), Trim(9, 6, 7)]
-    assert [checkpoint.batch for checkpoint in coordinator.state.kept] == [6, 8]
+    assert [checkpoint.oldest_batch for checkpoint in coordinator.state.kept] == [6, 8]
 
 
 def test_passes_wait_when_too_many_results_are_unpublished() -> None:
@@ -179,8 +179,8 @@ def test_passes_wait_when_too_many_results_are_unpublished() -> None:
 
 def test_a_restart_replays_from_the_checkpoint_and_publishes_only_what_is_new() -> None:
     coordinator = Coordinator(GRAPH, SETTINGS)
-    checkpoint = StoredCheckpoint(4, versions(4, PassId(1, 2)))
-    replay = passing(1, 5, 7, checkpoint.versions, stored=True, epoch=2)
+    checkpoint = Cut(4, versions(4, PassId(1, 2)))
+    replay = passing(1, 5, 7, versions(4, PassId(1, 2)), stored=True, epoch=2)
     assert coordinator.handle(Started(2, NODES, checkpoint, 7, {B: 6})) == [replay, LogBatches(8, 2, 1)]
     assert coordinator.handle(finished(1, 7, epoch=2)) == [publish(1, 7, 7, epoch=2)]
 
@@ -213,8 +213,8 @@ def test_what_comes_before_a_batch_at_which_an_operator_raises_is_published_and_
     assert coordinator.handle(PassFailed(third.pass_id, failure)) == []
     (store,) = coordinator.handle(Published(publish.pass_id))
     assert isinstance(store, StoreCheckpoint)
-    assert {version.batch for version in store.line.versions} == {1}
-    *_, stop = coordinator.handle(CheckpointStored(store.line.number, store.attempt))
+    assert {version.batch for version in store.cut.points} == {1}
+    *_, stop = coordinator.handle(CheckpointStored(store.cut.number, store.attempt))
     assert isinstance(stop, Stop)
     assert (stop.outcome, stop.resumable) == (Outcome.FAILED, True)
     assert "operator 'b' raised in task b[0], batch 2" in stop.reason
@@ -379,7 +379,7 @@ def test_ended_sources_finish_the_run() -> None:
 
 def test_a_finished_run_that_is_started_again_finishes_again() -> None:
     coordinator = Coordinator(GRAPH, SETTINGS)
-    coordinator.handle(Started(2, NODES, StoredCheckpoint(3, versions(3, PassId(1, 1))), 3, {B: 3}))
+    coordinator.handle(Started(2, NODES, Cut(3, versions(3, PassId(1, 1))), 3, {B: 3}))
     assert coordinator.handle(BatchesLogged(4, 3, ended=True)) == [
         Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
     ]
@@ -399,9 +399,9 @@ def test_a_driver_that_lost_its_epoch_stops_by_itself() -> None:
     [
         (Started(1, (), None, 0, {}), "at least one node"),
         (Started(0, NODES, None, 0, {}), "epochs count from 1"),
-        (Started(1, NODES, StoredCheckpoint(4, versions(4, PassId(1, 1))), 9, {B: 3}), "found 4, 3 to 3 and 9"),
+        (Started(1, NODES, Cut(4, versions(4, PassId(1, 1))), 9, {B: 3}), "found 4, 3 to 3 and 9"),
         (Started(1, NODES, None, 3, {B: 4}), "found 0, 4 to 4 and 3"),
-        (Started(1, NODES, StoredCheckpoint(4, versions(4, PassId(1, 1))[:1]), 9, {B: 9}), "one version per task"),
+        (Started(1, NODES, Cut(4, versions(4, PassId(1, 1))[:1]), 9, {B: 9}), "one version per task"),
         (Started(1, (Node("n1", slots=1),), None, 0, {}), "slots"),
     ],
 )
@@ -448,7 +448,7 @@ def test_the_log_is_bounded() -> None:
         (lambda: Settings(max_attempts=0), "max_attempts is at least 1, found 0"),
         (lambda: Settings(max_batches_ahead=4), "max_batches_ahead is above max_batches_per_pass"),
         (lambda: Settings(checkpoint_every=0), "checkpoint_every is at least 1"),
-        (lambda: Settings(join_gap=0), "join_gap is at least 1"),
+        (lambda: Settings(cutover_lag=0), "cutover_lag is at least 1"),
     ],
 )
 def test_settings_without_sense_are_refused(build: Callable[[], Settings], text: str) -> None:

@@ -15,14 +15,14 @@ from tenax.application.application import check_rebuilt
 from tenax.connectors.source import Limits
 from tenax.control.copies import Role
 from tenax.control.state import Strategy
-from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version, recipe
+from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, Version
 from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Order, Report
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidRequest
 from tenax.model.tasks import Task
 from tenax.operators.custom import Changes, KeyedComputation
-from tenax.store import cuts as lines
+from tenax.store import cuts
 
 LOST_AFTER, LAST = 20, 28
 
@@ -51,7 +51,7 @@ def test_a_task_that_is_rebuilt_goes_on_with_the_same_results(tmp_path: Path) ->
     cluster = Cluster(application(tmp_path), tmp_path, 2, Limits(200))
     orders, reports = straight(cluster)
     windows = {report.task for report in reports[0] if operators_of(cluster, report.task) == "window"}
-    since = {report.task: report.since for report in reports[LOST_AFTER - 1] if report.task in windows}
+    since = {report.task: report.rebuild_from for report in reports[LOST_AFTER - 1] if report.task in windows}
     first = min(since.values())
     assert 1 < first < LOST_AFTER
 
@@ -63,9 +63,9 @@ def test_a_task_that_is_rebuilt_goes_on_with_the_same_results(tmp_path: Path) ->
         behind = ("sums", "top-local-1", "top-1", "best")
         order = without(cluster, orders[number - 1], *behind[not silent :])
         steps = [
-            replace(step, start=heads[step.task], silent=silent)
+            replace(step, start=heads[step.task], rebuilding=silent)
             if step.task in windows
-            else replace(step, role=Role.PRIMARY if operators_of(cluster, step.task) == "sums" else Role.SHADOW)
+            else replace(step, role=Role.PRIMARY if operators_of(cluster, step.task) == "sums" else Role.REPLAY)
             for step in order.steps
         ]
         order = replace(order, pass_id=PassId(2, number), steps=tuple(steps), retain=frozenset(windows))
@@ -89,7 +89,7 @@ def test_workers_say_from_which_batch_on_states_can_be_rebuilt(tmp_path: Path) -
     by_operator: dict[str, int] = {}
     for report in reports[-1]:
         name = operators_of(cluster, report.task)
-        by_operator[name] = min(report.since, by_operator.get(name, LAST + 1))
+        by_operator[name] = min(report.rebuild_from, by_operator.get(name, LAST + 1))
     stateless = [name for name in by_operator if not cluster.application.has_state(name)]
     assert len(stateless) > 1
     assert {by_operator[name] for name in stateless} == {LAST + 1}
@@ -97,12 +97,12 @@ def test_workers_say_from_which_batch_on_states_can_be_rebuilt(tmp_path: Path) -
     assert by_operator["window"] <= by_operator["top-1"] <= LAST
 
 
-def test_a_line_with_recipes_is_read_as_it_was_written() -> None:
+def test_a_cut_with_rebuild_points_is_read_as_it_was_written() -> None:
     task = Task("window", 1)
-    line = StoredCheckpoint(12, (Version(Task("rows", 0), 12, PassId(1, 3)), recipe(task, 12, 5)), (), (12, 0))
-    again = lines.from_record(12, lines.to_record(line))
-    assert again == line
-    assert again.batch == 4
+    cut = Cut(12, (Version(Task("rows", 0), 12, PassId(1, 3)), RebuildPoint(task, 12, 5)), (), (12, 0))
+    again = cuts.from_record(12, cuts.to_record(cut))
+    assert again == cut
+    assert again.oldest_batch == 4
 
 
 class Totals(KeyedComputation):

@@ -78,7 +78,7 @@ def test_shadows_make_the_same_outputs_again_and_no_results(cluster: Cluster, tm
                 above.add(producer)
                 queue.append(producer)
     start = tuple(Version(task, 0, NO_PASS) for task in cluster.graph.tasks(range(len(cluster.graph))))
-    steps = tuple(replace(cluster.step(task), start=start[task], role=Role.SHADOW) for task in sorted(above))
+    steps = tuple(replace(cluster.step(task), start=start[task], role=Role.REPLAY) for task in sorted(above))
     steps = tuple(replace(step, mark=order.steps[step.task].mark) for step in steps)
     lost = StepOrder(number, 1 - cluster.homes[number][0], start[number])
     reports = cluster.run(again(cluster, order, (*steps, lost), ()))
@@ -118,8 +118,8 @@ def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
     for name in ("one", "both"):
         cluster = Cluster(application(tmp_path / name), tmp_path / name, 2)
         order = with_replicas(cluster, cluster.order(4, 1), copied)
-        doubled = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
-        reports = cluster.run(replace(order, doubled=doubled))
+        active_active = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
+        reports = cluster.run(replace(order, active_active=active_active))
         spare = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
         found[name] = (results(reports, tmp_path / name), spare)
     (wanted, silent), (got, spare) = found["one"], found["both"]

@@ -62,13 +62,13 @@ def test_a_pass_of_the_chain_has_one_batch(tmp_path: Path) -> None:
     assert (settings.control.strategy, settings.retain) == (Strategy.SWEEPING, CUTS)
 
 
-@pytest.mark.parametrize(("side", "copies", "doubled"), [("none", 0, 0), ("active, output off", 7, 0)])
-def test_standbys_are_asked_for_as_a_user_does(tmp_path: Path, side: str, copies: int, doubled: int) -> None:
+@pytest.mark.parametrize(("side", "copies", "active_active"), [("none", 0, 0), ("active, output off", 7, 0)])
+def test_standbys_are_asked_for_as_a_user_does(tmp_path: Path, side: str, copies: int, active_active: int) -> None:
     application = chain(1, LOAD, tmp_path)
     settings = chain_settings(application, standby_costs.protection(side, 8), LOAD)
-    assert (len(settings.replicas), len(settings.doubled)) == (copies, doubled)
+    assert (len(settings.replicas), len(settings.active_active)) == (copies, active_active)
     both = standby_costs.protection(standby_costs.BOTH_SIDES, 8)
-    assert len(chain_settings(application, both, LOAD).doubled) == len(PROTECTED)
+    assert len(chain_settings(application, both, LOAD).active_active) == len(PROTECTED)
     assert not planned(application.topology, standby_costs.protection("none", 8)).replicas
 
 

@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tenax.control import decisions, transitions
+from tenax.control.checkpoints import rebuild_points
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
 from tenax.control.learned import Ignored, Learned
 from tenax.control.recovery import outages
-from tenax.control.recovery.rounds import Climber, Round, next_round
+from tenax.control.recovery.rounds import LaggingCopy, Round, next_round
 from tenax.control.recovery.standing import Standing
 from tenax.control.run import Run
 from tenax.control.state import Running, RunState
-from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, RebuildPoint, Span, Version
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
 from tenax.simulation.runs import RANDOM_NODES, RANDOM_OPERATORS, Draws, Shape, SimulationFailed, _random_toy, simulate
@@ -96,8 +97,8 @@ def test_old_seeds_still_mean_the_same_runs() -> None:
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
     seen: list[list[str]] = [[], []]
-    for one in seen:
-        simulate(7, one.append)
+    for lines in seen:
+        simulate(7, lines.append)
     assert seen[0] == seen[1]
     assert seen[0]
 
@@ -134,11 +135,11 @@ def affected_tasks_step_as_if_nothing_was_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(decisions, "_live_steps", accurate)
 
 
-def shadows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def replay_copies_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     real = transitions._stepped
 
     def stepped(task: TaskState, step: Step, running: Running) -> TaskState:
-        return replace(real(task, step, running), shadow=None)
+        return replace(real(task, step, running), replay=None)
 
     monkeypatch.setattr(transitions, "_stepped", stepped)
 
@@ -185,15 +186,15 @@ def one_version_too_many_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def retained_outputs_are_trimmed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     def trim(
-        retained_before: int, checkpoints_before: int, source_log_before: int, queues_before: Mapping[Task, int]
+        retained_before: int, checkpoints_before: int, source_log_before: int, retained_before_of: Mapping[Task, int]
     ) -> Trim:
-        queues = {task: before + 4 for task, before in queues_before.items()}
-        return Trim(retained_before + 4, checkpoints_before, source_log_before, queues)
+        of_task = {task: before + 4 for task, before in retained_before_of.items()}
+        return Trim(retained_before + 4, checkpoints_before, source_log_before, of_task)
 
     monkeypatch.setattr(decisions, "Trim", trim)
 
 
-def forks_outlive_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
+def forks_outlive_the_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskState, "accurate", lambda task: task)
 
 
@@ -202,17 +203,17 @@ def checkpoints_are_made_while_tasks_are_missing(monkeypatch: pytest.MonkeyPatch
 
     def store(run: Run, state: RunState) -> decisions.Decision:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Standing, "whole", property(lambda _: True))
+            patched.setattr(Standing, "healthy", property(lambda _: True))
             return real(run, state)
 
-    steps = tuple(store if one is real else one for one in decisions._STEPS)
+    steps = tuple(store if step is real else step for step in decisions._STEPS)
     monkeypatch.setattr(decisions, "_STEPS", steps)
 
 
 def rounds_read_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     def shortened(run: Run, state: RunState, now: Standing) -> Round | None:
-        found = next_round(run, state, now)
-        return None if found is None else replace(found, readings=found.readings[1:])
+        gathered = next_round(run, state, now)
+        return None if gathered is None else replace(gathered, readings=gathered.readings[1:])
 
     monkeypatch.setattr(decisions, "next_round", shortened)
 
@@ -222,24 +223,27 @@ def passes_outlive_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def states_are_rebuilt_from_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    def later(task: Task, batch: int, since: int) -> Version:
-        return Version(task, batch, PassId(0, since if since > batch else min(batch, since + 2)))
+    real = rebuild_points.new_rebuild_points
 
-    monkeypatch.setattr(transitions, "recipe", later)
+    def later(run: Run, running: Running, event: PassFinished) -> list[RebuildPoint]:
+        points = real(run, running, event)
+        return [replace(point, first=max(point.first, min(point.batch, point.first + 2))) for point in points]
+
+    monkeypatch.setattr(transitions, "new_rebuild_points", later)
 
 
 def rebuilt_states_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Climber, "sends", property(lambda one: one.role is not Role.REPLICA))
+    monkeypatch.setattr(LaggingCopy, "sends", property(lambda copy: copy.role is not Role.REPLICA))
 
 
-def recipes_do_not_count_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StoredCheckpoint, "batch", StoredCheckpoint.top)
+def rebuild_points_do_not_count_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cut, "oldest_batch", Cut.newest_batch)
 
 
 MISTAKES = (
     tentative_versions_become_heads,
     affected_tasks_step_as_if_nothing_was_missing,
-    shadows_are_forgotten,
+    replay_copies_are_forgotten,
     retained_outputs_seem_one_batch_longer,
     lost_nodes_still_have_their_outputs,
     promoted_replicas_seem_up_to_date,
@@ -251,7 +255,7 @@ MISTAKES = (
     passes_outlive_their_nodes,
     states_are_rebuilt_from_too_late,
     rebuilt_states_send,
-    recipes_do_not_count_for_the_log,
+    rebuild_points_do_not_count_for_the_log,
 )
 
 
@@ -265,9 +269,9 @@ def test_without_the_invariants_of_the_coordinator_the_judges_see_that(
         all(simulate(seed) for seed in range(MOST_SEEDS))
 
 
-def test_the_invariants_see_that_forks_outlive_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    forks_outlive_the_join(monkeypatch)
-    with pytest.raises(SimulationFailed, match="only tainted tasks have forks"):
+def test_the_invariants_see_that_forks_outlive_the_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
+    forks_outlive_the_cutover(monkeypatch)
+    with pytest.raises(SimulationFailed, match="only degraded tasks have forks"):
         all(simulate(seed) for seed in range(MOST_SEEDS))
 
 
@@ -280,7 +284,7 @@ def test_the_store_refuses_older_epochs() -> None:
         lambda: store.show(old, TASK, 1, b""),
         lambda: store.upload(old, 1, Version(TASK, 1, PassId(1, 1)), b""),
         lambda: store.trim(old, 0, 1),
-        lambda: store.seal(old, StoredCheckpoint(1, ())),
+        lambda: store.seal(old, Cut(1, ())),
     )
     for write in writes:
         with pytest.raises(EpochRefused):
@@ -299,10 +303,10 @@ def test_the_store_notices_misuse() -> None:
         store.read(epoch, 1)
     store.log(epoch, 1, ROWS)
     with pytest.raises(StoreMisused, match="manifest"):
-        store.seal(epoch, StoredCheckpoint(1, (version,)))
+        store.seal(epoch, Cut(1, (version,)))
     store.upload(epoch, 1, version, b"")
     with pytest.raises(StoreMisused, match="committed"):
-        store.seal(epoch, StoredCheckpoint(1, (version,)))
+        store.seal(epoch, Cut(1, (version,)))
     with pytest.raises(StoreMisused, match="restored before it is trimmed"):
         store.fetch(epoch, version)
     with pytest.raises(StoreMisused, match="stay"):

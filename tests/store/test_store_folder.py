@@ -122,7 +122,7 @@ def test_a_store_of_another_topology_is_refused_by_the_first_difference(tmp_path
 
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_bytes(records.encode({"format": 99, "identity": "x", "topology": {}}))
-    with pytest.raises(UnsuitableStore, match="stores of format 5, found 99"):
+    with pytest.raises(UnsuitableStore, match="stores of format 6, found 99"):
         Store.open(tmp_path, {})
 
 

@@ -16,7 +16,7 @@ from tenax.connectors.generators import Pace
 from tenax.connectors.ledger import StagedFile
 from tenax.connectors.parquet import ParquetSink, parquet
 from tenax.connectors.workloads import elements
-from tenax.control.versions import NO_PASS, PassId, StoredCheckpoint, Version, recipe
+from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, RestorePoint, Version
 from tenax.errors import DamagedStore, EpochLost, InvalidRequest, UnsuitableStore
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
@@ -24,8 +24,7 @@ from tenax.operators.chunks import encode
 from tenax.operators.computation import END_WATERMARK_US
 from tenax.operators.custom import Changes as StateChanges
 from tenax.operators.custom import KeyedComputation
-from tenax.store import cuts as lines
-from tenax.store import records
+from tenax.store import cuts, records
 from tenax.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint, upload_segments
 from tenax.store.journal import Journal
 from tenax.store.store import Store
@@ -119,23 +118,27 @@ def left(
 
 def store_checkpoint(
     store: Store, one: Application, number: int, batch: int, older: Sequence[str] = (), rebuilt: Sequence[str] = ()
-) -> StoredCheckpoint:
+) -> Cut:
     tasks = TaskGraph(one.topology).tasks(range(len(TaskGraph(one.topology))))
-    versions = [Version(task, batch - (task.operator in older), PassId(1, 3)) for task in tasks]
-    versions = [recipe(one.task, batch, 2) if one.task.operator in rebuilt else one for one in versions]
-    line = StoredCheckpoint(number, tuple(versions))
+    points: list[RestorePoint] = [
+        RebuildPoint(task, batch, 2)
+        if task.operator in rebuilt
+        else Version(task, batch - (task.operator in older), PassId(1, 3))
+        for task in tasks
+    ]
+    cut = Cut(number, tuple(points))
     parts = {task: upload_segments(store.folder, task, {"base": b"state of %d" % batch}) for task in tasks}
     rows = pl.DataFrame(schema={"ts": pl.Datetime("us"), "sequence": pl.Int64, "value": pl.Float64})
     keyed = rows.with_columns(pl.lit(None, pl.Int64).alias("key"))
     window, totals = one.computations["window"].combined(0, keyed), keyed
     inputs = {"rows": rows, "keyed": rows, "window": window, "totals": totals, "sums": totals}
     notes = {
-        **lines.to_record(line),
+        **cuts.to_record(cut),
         "marks": {},
         "empties": {name: [encode(frame, END_WATERMARK_US).hex()] for name, frame in inputs.items()},
     }
-    store.commit_checkpoint(Checkpoint(number, store.epoch, parts, {}, notes, line.batch))
-    return line
+    store.commit_checkpoint(Checkpoint(number, store.epoch, parts, {}, notes, cut.oldest_batch))
+    return cut
 
 
 def examined(store: Path, one: Application, *accept: str) -> Changes:
@@ -151,11 +154,11 @@ def recorded(store: Path, one: Application, *accept: str) -> Changes:
     return told
 
 
-def standing(store: Path) -> StoredCheckpoint | None:
+def standing(store: Path) -> Cut | None:
     found = Manifests(store).newest_valid()
     if not isinstance(found, ValidCheckpoint):
         return None
-    return lines.from_record(found.checkpoint.number, records.mapping(found.checkpoint.notes))
+    return cuts.from_record(found.checkpoint.number, records.mapping(found.checkpoint.notes))
 
 
 def newest(store: Store) -> Checkpoint:
@@ -326,15 +329,15 @@ def test_from_the_checkpoint_of_a_change_the_same_operators_start_empty_again(tm
     for changes in (told, examined(store, new)):  # at once, and after a death
         opened = Store.open(store, changes.fingerprint)
         checkpoint = newest(opened)
-        line = lines.from_record(checkpoint.number, records.mapping(checkpoint.notes))
-        shuffled = replace(line, versions=line.versions[::-1])
+        cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
+        shuffled = replace(cut, points=cut.points[::-1])
         applied, segments = changes.applied(shuffled, checkpoint.segments, tasks)
-        assert tuple(one.task for one in applied.versions) == tasks
-        for version in applied.versions:
+        assert tuple(point.task for point in applied.points) == tasks
+        for version in applied.points:
             emptied = version.task.operator == "window"
             assert version == Version(version.task, BATCH, NO_PASS if emptied else PassId(1, 3))
             assert bool(segments[version.task]) is not emptied
-        assert lines.from_record(applied.number, lines.to_record(applied)) == applied
+        assert cuts.from_record(applied.number, cuts.to_record(applied)) == applied
         opened.close()
 
 
@@ -345,12 +348,12 @@ def test_what_has_no_state_is_lifted_over_batches_that_the_old_code_has_run(tmp_
     changes = examined(store, new, "window")
     opened = Store.open(store, changes.fingerprint, admitted=True)
     checkpoint = newest(opened)
-    line = lines.from_record(checkpoint.number, records.mapping(checkpoint.notes))
-    applied, _ = changes.applied(line, checkpoint.segments, tasks)
-    found = {version.task.operator: version for version in applied.versions}
+    cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
+    applied, _ = changes.applied(cut, checkpoint.segments, tasks)
+    found = {point.task.operator: point for point in applied.points}
     assert [name for name, one in found.items() if one == Version(one.task, BATCH, NO_PASS)] == ["window", "shown"]
     assert found["keyed"].batch == BATCH - 1, "what comes before the change makes again what others ask for"
-    assert found["totals"].is_recipe
+    assert isinstance(found["totals"], RebuildPoint)
 
 
 def test_a_later_checkpoint_has_what_became_of_it_and_an_earlier_one_is_no_way_back(tmp_path: Path) -> None:
@@ -405,9 +408,9 @@ def test_a_state_that_would_get_rows_of_other_columns_is_named(tmp_path: Path) -
     keyed = rows.with_columns(pl.lit(None, pl.Float64).alias("key"))
     told = {"rows": rows, "keyed": rows, "totals": keyed}
     tasks = TaskGraph(one.topology).tasks(range(4))
-    line = StoredCheckpoint(1, tuple(Version(each, 1, PassId(1, 1)) for each in tasks))
+    cut = Cut(1, tuple(Version(each, 1, PassId(1, 1)) for each in tasks))
     empties = {name: [encode(frame, END_WATERMARK_US).hex()] for name, frame in told.items()}
-    notes = {**lines.to_record(line), "marks": {}, "empties": empties}
+    notes = {**cuts.to_record(cut), "marks": {}, "empties": empties}
     opened.log_batch(1, None)
     opened.commit_checkpoint(Checkpoint(1, 1, {task: ()}, {}, notes))
     opened.close()

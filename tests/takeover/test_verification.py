@@ -10,10 +10,10 @@ import pytest
 from tenax.api.streams import Topology
 from tenax.connectors.parquet import ParquetSink, read_committed, visible_name
 from tenax.connectors.workloads import elements
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, Version
 from tenax.errors import DamagedStore
 from tenax.model.tasks import Task
-from tenax.store import cuts as lines
+from tenax.store import cuts
 from tenax.store.checkpoints import Checkpoint, upload_segments
 from tenax.store.store import Store
 from tenax.takeover.consistency import check_takeover
@@ -54,7 +54,7 @@ class Left:
         committer.close()
 
     def _checkpoint(self, store: Store, batch: int) -> None:
-        notes = lines.to_record(StoredCheckpoint(batch, (Version(TASK, batch, PassId(1, batch)),)))
+        notes = cuts.to_record(Cut(batch, (Version(TASK, batch, PassId(1, batch)),)))
         parts = upload_segments(self.store, TASK, {f"state/{batch}": b"state" * batch})
         store.commit_checkpoint(Checkpoint(batch, store.epoch, {TASK: parts}, {}, notes))
 

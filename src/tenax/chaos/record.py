@@ -250,9 +250,9 @@ class Recorder(Observer):
             self.note(What.OUTAGE_ENDED)
             return
         standing = coordinator.standing
-        homeless = sum(task.primary is None for task in coordinator.state.tasks)
-        missing = max(homeless, int(standing.behind.sum()))
-        self.note(What.OUTAGE_BEGUN, missing=missing, affected=int(standing.tainted.sum()))
+        unplaced = sum(task.primary is None for task in coordinator.state.tasks)
+        missing = max(unplaced, int(standing.behind.sum()))
+        self.note(What.OUTAGE_BEGUN, missing=missing, affected=int(standing.degraded.sum()))
 
     def _note_instruction(self, instruction: instructions.Instruction) -> None:
         match instruction:
@@ -264,7 +264,7 @@ class Recorder(Observer):
             case instructions.Publish():
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
             case instructions.StoreCheckpoint():
-                self.note(What.CHECKPOINT_BEGUN, number=instruction.line.number)
+                self.note(What.CHECKPOINT_BEGUN, number=instruction.cut.number)
             case instructions.RollBack():
                 self.note(
                     What.NOTED, text=f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}"
@@ -284,7 +284,7 @@ def _steps(told: instructions.RunPass) -> dict[str, Data]:
         "steps": len(told.steps),
         "tentative": sum(step.tentative for step in told.steps),
         "replicas": sum(step.role is Role.REPLICA for step in told.steps),
-        "shadows": sum(step.role is Role.SHADOW for step in told.steps),
+        "shadows": sum(step.role is Role.REPLAY for step in told.steps),
     }
 
 

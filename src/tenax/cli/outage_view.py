@@ -281,12 +281,12 @@ def conditions(coordinator: Coordinator) -> list[Condition]:
         return []
     standing = coordinator.standing
     found = []
-    for task, behind, tainted in zip(tasks, standing.behind, standing.tainted, strict=False):
+    for task, behind, degraded in zip(tasks, standing.behind, standing.degraded, strict=False):
         if task.primary is None:
             found.append(Condition.LOST)
         elif behind and task.primary.fork is None:
             found.append(Condition.RECOVERING)
-        elif tainted:
+        elif degraded:
             found.append(Condition.TENTATIVE)
         else:
             found.append(Condition.REPLICATED if task.in_step is not None else Condition.LIVE)
@@ -312,7 +312,7 @@ def _tainted(outages: Outages, output: str) -> bool:
     if coordinator is None or not coordinator.state.tasks:
         return False
     numbers = outages.graph.numbers(Task(output, index) for index in range(outages.parallelism[output]))
-    return bool(coordinator.standing.tainted[numbers].any())
+    return bool(coordinator.standing.degraded[numbers].any())
 
 
 def drawn(outages: Outages, title: str) -> RenderableType:

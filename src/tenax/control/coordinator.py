@@ -47,7 +47,7 @@ Wrap-up (asked to stop, an operator raised, or sources ended and all finished): 
 published, a last checkpoint is stored unless tasks are missing and the end was asked for or forced, Trim, Stop.
 
 Invariants (invariants.py): only versions of finished passes are cited; every task's head is at or before `finished`;
-tentative versions exist only of tasks that are tainted; final results of a task are published in order, up to its head
+tentative versions exist only of tasks that are degraded; final results of a task are published in order, up to its head
 at most; a checkpoint is of published batches, and from it and its queues all that follows can be made again; nothing
 is trimmed that a kept checkpoint, an unpublished result or a rising task needs; every pass id is new; at most one live
 pass and one round; nothing follows Stop.
@@ -96,7 +96,7 @@ class Coordinator:
         publishers: Iterable[Task] | None = None,
         place: Place | None = None,
         strategies: Mapping[str, Strategy] | None = None,
-        doubled: Iterable[Task] = (),
+        active_active: Iterable[Task] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
@@ -109,7 +109,7 @@ class Coordinator:
             replicated,
             published,
             strategies or {},
-            frozenset(graph.tasks(graph.numbers(doubled))),
+            frozenset(graph.tasks(graph.numbers(active_active))),
         )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)

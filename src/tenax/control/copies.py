@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tenax.control.versions import NO_PASS, Span, Version
+from tenax.control.versions import NO_PASS, RebuildPoint, RestorePoint, Span, Version
 
 
 class Role(StrEnum):
@@ -16,45 +16,47 @@ class Role(StrEnum):
     """It sends, and makes results."""
     REPLICA = "replica"
     """It keeps a second copy up to date; output off."""
-    SHADOW = "shadow"
-    """It makes outputs again that nobody retained, from an older version; its task has long gone on."""
+    REPLAY = "replay"
+    """It makes outputs again that no node retained, from an older version; its task has long gone on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A task's state on one node.
 
-    - `head` is its newest accurate version; `stored` says that it lies in the store and not yet on the node.
-    - `fork` is the newest tentative version that was made from it, if there is one.
-    - While the head is a recipe, `warmed` is how far the node has come with it.
+    - `head` is its newest accurate version, or the rebuild point that it is to reach first.
+    - `stored` says that the head lies in the store and not yet on the node.
+    - `fork` is the newest tentative version that was made from the head, if there is one.
+    - While the head is a rebuild point, `rebuilt` is how far the node has come with it.
     """
 
     node: str
-    head: Version
+    head: RestorePoint
     stored: bool = False
     fork: Version | None = None
-    warmed: Version | None = None
+    rebuilt: Version | None = None
 
     @property
-    def warming(self) -> bool:
-        """Whether its head is yet to be made, by steps without output."""
-        return self.head.after < self.head.batch
+    def rebuilding(self) -> RebuildPoint | None:
+        """The rebuild point that its next steps lead to, without output; None if its next step has output."""
+        rebuilds = isinstance(self.head, RebuildPoint) and self.head.inputs_after < self.head.batch
+        return self.head if isinstance(self.head, RebuildPoint) and rebuilds else None
 
     @property
-    def level(self) -> int:
+    def batch(self) -> int:
         """The batch that its next step follows."""
         return self.start.batch
 
     @property
     def start(self) -> Version:
         """The version that its next accurate step starts from."""
-        if not self.head.is_recipe:
+        if isinstance(self.head, Version):
             return self.head
-        return self.warmed or Version(self.head.task, self.head.after, NO_PASS)
+        return self.rebuilt or Version(self.head.task, self.head.inputs_after, NO_PASS)
 
     def front(self, batch: int) -> Version | None:
         """The version after a batch, accurate or tentative, from which a live pass can go on."""
-        if self.level == batch and not self.warming:
+        if self.batch == batch and self.rebuilding is None:
             return self.start
         return self.fork if self.fork is not None and self.fork.batch == batch else None
 
@@ -63,55 +65,55 @@ class Copy:
 class TaskState:
     """One task.
 
-    - `primary` is the copy that sends; none if the task is lost and has no node yet. Then `base` is where it starts.
-    - `replica` is the second copy; it is in step if its head is at the batch of the primary's.
-    - `shadow` is how far the outputs that nobody retained have been made again.
-    - `recipes`, oldest first, are for batches that it has been at, if it is never stored.
+    - `primary` is the copy that sends; none if the task is unplaced. Then it begins at its `restore_point`.
+    - `replica` is the second copy; it is in step if it is at the batch of the primary.
+    - `replay` is the copy that makes outputs again which no node retained.
+    - `rebuild_points`, oldest first, are for batches that it has been at, if it is never stored.
     """
 
-    base: Version
+    restore_point: RestorePoint
     primary: Copy | None = None
     replica: Copy | None = None
-    shadow: Copy | None = None
+    replay: Copy | None = None
     retained: tuple[Span, ...] = ()
-    recipes: tuple[Version, ...] = ()
+    rebuild_points: tuple[RebuildPoint, ...] = ()
 
     @property
-    def head(self) -> Version:
-        """The newest accurate version."""
-        return self.base if self.primary is None else self.primary.head
+    def head(self) -> RestorePoint:
+        """The newest accurate version, or the rebuild point that it is to reach first."""
+        return self.restore_point if self.primary is None else self.primary.head
 
     @property
-    def level(self) -> int:
+    def batch(self) -> int:
         """The batch that its next accurate step follows."""
-        return self.base.after if self.primary is None else self.primary.level
+        return self.restore_point.inputs_after if self.primary is None else self.primary.batch
 
     @property
     def in_step(self) -> Copy | None:
         """The replica, if it could take over now."""
-        if self.primary is None or self.replica is None or self.replica.level != self.primary.level:
+        if self.primary is None or self.replica is None or self.replica.batch != self.primary.batch:
             return None
         return self.replica
 
-    def recipe(self, before: Version, bound: int) -> Version:
-        """The newest recipe for a batch up to a bound, or else the version before.
+    def rebuild_point(self, before: RestorePoint, bound: int) -> RestorePoint:
+        """The newest rebuild point of a batch up to a bound, or else the restore point before.
 
-        None reaches further back than that version: what it needs may be gone.
+        None reaches further back than that one: what it needs may be gone.
         """
-        found = (one for one in reversed(self.recipes) if before.batch <= one.batch <= bound)
-        return next((one for one in found if one.after >= before.after), before)
+        points = (point for point in reversed(self.rebuild_points) if before.batch <= point.batch <= bound)
+        return next((point for point in points if point.inputs_after >= before.inputs_after), before)
 
     def covering(self, batch: int) -> Span | None:
         """The retained outputs that a batch is among."""
         return next((span for span in self.retained if span.first <= batch <= span.last), None)
 
     def without(self, nodes: Collection[str]) -> TaskState:
-        """What is left of its replica, its shadow and its outputs when nodes are gone; the primary is not touched."""
+        """What is left of its other copies and its outputs when nodes are gone; the primary is not touched."""
         spans = (replace(span, nodes=tuple(node for node in span.nodes if node not in nodes)) for span in self.retained)
         return replace(
             self,
             replica=None if self.replica is None or self.replica.node in nodes else self.replica,
-            shadow=None if self.shadow is None or self.shadow.node in nodes else self.shadow,
+            replay=None if self.replay is None or self.replay.node in nodes else self.replay,
             retained=tuple(span for span in spans if span.nodes),
         )
 

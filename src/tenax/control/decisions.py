@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tenax.control.checkpoints.strategies import acknowledged, captured, everybody, is_last, sweeping, wanted
+from tenax.control.checkpoints.strategies import acknowledged, captured, is_last, stored_tasks, sweeping, wanted
 from tenax.control.copies import Role
 from tenax.control.instructions import (
     CancelPass,
@@ -26,7 +26,7 @@ from tenax.control.placement.balancing import change_places
 from tenax.control.placement.following import plan_replicas, retire
 from tenax.control.recovery.outages import settle
 from tenax.control.recovery.pauses import pause_s
-from tenax.control.recovery.rounds import gap, next_round
+from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
 from tenax.control.state import (
@@ -68,16 +68,18 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Instruction]]:
 
 
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
-    cancelled: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
+    cancelled: list[Instruction] = [
+        CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
+    ]
     over = replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None)
     return settle(run, over) if over.tasks else over, [*cancelled, stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:
     """Nodes for lost tasks, whenever nodes have come or gone."""
-    if not state.unplaced:
+    if not state.placement_due:
         return state, None
-    state, placed = place_lost(run, replace(state, unplaced=False))
+    state, placed = place_lost(run, replace(state, placement_due=False))
     return settle(run, state), placed
 
 
@@ -96,10 +98,11 @@ def _run_round(run: Run, state: RunState) -> Decision:
     """In the background, one at a time, and not beside a checkpoint: nodes have one slot for such work."""
     if state.phase is not Phase.RUNNING or state.round is not None or state.storing is not None or state.wrap_up:
         return state, None
-    found = next_round(run, state, standing(run, state))
-    if found is None:
+    gathered = next_round(run, state, standing(run, state))
+    if gathered is None:
         return state, None
-    return _pass(run, state, PassKind.ROUND, (found.level + 1, found.last), tuple(found.steps), tuple(found.readings))
+    batches = gathered.after + 1, gathered.last
+    return _pass(run, state, PassKind.ROUND, batches, tuple(gathered.steps), tuple(gathered.readings))
 
 
 def _run_live(run: Run, state: RunState) -> Decision:
@@ -112,23 +115,23 @@ def _run_live(run: Run, state: RunState) -> Decision:
     last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
     if first < state.raises_at:
         last = min(last, state.raises_at - 1)
-    if last < first or _waits(run, state, now) or _suspended(run, state):
+    if last < first or _pauses(run, state, now) or _suspended(run, state):
         return state, None
     steps = _live_steps(run, state, now)
     if not steps or (all(run.is_source[run.number[step.task]] for step in steps) and not run.is_source.all()):
-        return state, None  # nobody is there to read
+        return state, None  # there is no task to read
     return _pass(run, state, PassKind.LIVE, (first, last), steps, ())
 
 
-def _waits(run: Run, state: RunState, now: Standing) -> bool:
-    """Whether live passes stand back for tasks or replicas that are about to be back, or cannot come back otherwise."""
-    left = gap(state, now)
-    near = left is not None and (left <= run.settings.join_gap or _late(run, state) or _came_near(run, state))
-    joining = near and state.storing is None
+def _pauses(run: Run, state: RunState, now: Standing) -> bool:
+    """Whether live passes pause for tasks or replicas that are about to be back, or cannot come back otherwise."""
+    left = lag(state, now)
+    near = left is not None and (left <= run.settings.cutover_lag or _late(run, state) or _came_near(run, state))
+    cutover = near and state.storing is None
     if state.outage is None:
-        return joining
+        return cutover
     return (
-        joining
+        cutover
         or run.settings.recovery is Recovery.BLOCKING
         or state.outage.stalled >= run.settings.patience
         or state.outage.bytes > run.settings.max_outage_bytes
@@ -141,18 +144,18 @@ def _late(run: Run, state: RunState) -> bool:
 
 
 def _suspended(run: Run, state: RunState) -> bool:
-    """Whether tasks stand still until they are stored."""
+    """Whether tasks pause until they are stored."""
     if Strategy.SYNCHRONOUS not in run.by_strategy:
         return False
     suspended = set(run.by_strategy[Strategy.SYNCHRONOUS])
-    versions = (one for upload in (state.due, state.storing) if upload is not None for one in upload.versions)
-    return any(run.number[version.task] in suspended for version in versions)
+    uploads = (upload for upload in (state.due, state.storing) if upload is not None)
+    return any(run.number[version.task] in suspended for upload in uploads for version in upload.versions)
 
 
 def _came_near(run: Run, state: RunState) -> bool:
-    """Whether the last round came near; what a live pass added meanwhile must not keep the join off for ever."""
-    reached = None if state.outage is None else state.outage.gap
-    return reached is not None and reached <= run.settings.join_gap
+    """Whether the last round came near; what a live pass added meanwhile must not put the cutover off for ever."""
+    reached = None if state.outage is None else state.outage.lag
+    return reached is not None and reached <= run.settings.cutover_lag
 
 
 def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
@@ -162,14 +165,14 @@ def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
     """
     steps: list[Step] = []
     for number, task in enumerate(state.tasks):
-        tainted = bool(now.tainted[number])
-        if tainted and run.settings.outputs is Outputs.HOLD:
+        degraded = bool(now.degraded[number])
+        if degraded and run.settings.outputs is Outputs.HOLD:
             continue
         for copy, role in ((task.primary, Role.PRIMARY), (task.in_step, Role.REPLICA)):
             start = None if copy is None else copy.front(state.finished)
             if copy is not None and start is not None:
                 stored = copy.stored and start == copy.head
-                steps.append(Step(run.tasks[number], copy.node, start, role, stored, tainted))
+                steps.append(Step(run.tasks[number], copy.node, start, role, stored, degraded))
     return tuple(steps)
 
 
@@ -191,27 +194,27 @@ def _pass(
     keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * max(attempt, 1 + state.overdue)
     instruction = RunPass(
         *(running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt),
-        doubled=run.doubled,
+        active_active=run.active_active,
         pause_s=pause_s(faults),
     )
     return state, instruction
 
 
 def _retained(run: Run, state: RunState) -> frozenset[Task]:
-    """The tasks that keep their outputs now; sources need not, and nobody reads those of the last tasks.
+    """The tasks that keep their outputs now; sources need not, and the last tasks have no consumers.
 
-    While tasks are missing, everybody does: whoever is lost next can then be fed. Producers of a task that lacks its
+    While tasks are missing, all do: a task that is lost next can then be fed. Producers of a task that lacks its
     replica do, so that a new one can catch up. And all do whose consumers may be restored at an older batch than they.
     """
     graph = run.graph
-    everybody = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
-    found: set[Task] = set(run.tasks) if everybody else {*run.retain, *run.ahead}
-    if not everybody:
+    all_tasks = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
+    retaining: set[Task] = set(run.tasks) if all_tasks else {*run.retain, *run.ahead}
+    if not all_tasks:
         for number in {*(run.number[task] for task in state.replicated), *state.moving}:
             if state.tasks[number].in_step is None:
-                found.update(run.tasks[producer] for producer in graph.producers_of(number))
+                retaining.update(run.tasks[producer] for producer in graph.producers_of(number))
     return frozenset(
-        task for task in found if not run.is_source[run.number[task]] and graph.consumers[_operator(run, task)]
+        task for task in retaining if not run.is_source[run.number[task]] and graph.consumers[_operator(run, task)]
     )
 
 
@@ -222,14 +225,15 @@ def _operator(run: Run, task: Task) -> int:
 def _needed_from(state: RunState) -> int:
     """The oldest batch of which a version on a node may still be asked for.
 
-    While somebody has to catch up, shadows may begin at any checkpoint at any time, also while this pass runs.
+    While a copy has to catch up, replay copies may begin at any checkpoint at any time, also while this pass runs.
     """
-    uploads = [one.batch for upload in (state.due, state.storing) if upload is not None for one in upload.versions]
-    copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.shadow))
+    uploads = [upload for upload in (state.due, state.storing) if upload is not None]
+    stored = [version.batch for upload in uploads for version in upload.versions]
+    copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.replay))
     behind = state.outage is not None or any(task.replica is not None and task.in_step is None for task in state.tasks)
-    shadows = [line.batch for line in state.kept] if behind else []
-    swept = [one.batch for heads in state.sweeps for one in heads]
-    return min([*uploads, *shadows, *swept, *(copy.level for copy in copies if copy is not None)], default=0)
+    replays = [cut.oldest_batch for cut in state.kept] if behind else []
+    swept = [head.batch for heads in state.sweeps for head in heads]
+    return min([*stored, *replays, *swept, *(copy.batch for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:
@@ -251,16 +255,16 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     if state.storing is not None or state.round is not None or state.phase is not Phase.RUNNING:
         return state, None
     ending = _ends(state) and not is_last(run, state, state.newest)
-    newer = state.due is None or (ending and not is_last(run, state, state.due.line))
-    if state.live is None and newer and standing(run, state).whole:
-        numbers = everybody(run) if ending else wanted(run, state)
+    newer = state.due is None or (ending and not is_last(run, state, state.due.cut))
+    if state.live is None and newer and standing(run, state).healthy:
+        numbers = stored_tasks(run) if ending else wanted(run, state)
         state = replace(state, sweeps=()) if ending else sweeping(run, state, numbers)
         if numbers or ending:
             state = replace(state, due=captured(run, state, numbers))
     due = state.due
-    if due is None or due.top > state.final:
+    if due is None or due.newest_batch > state.final:
         return state, None
-    order = StoreCheckpoint(due.line, due.versions, due.nodes, due.attempt, pause_s(due.faults))
+    order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults))
     return replace(state, due=None, storing=due), order
 
 
@@ -269,15 +273,15 @@ def _trim(run: Run, state: RunState) -> Decision:
     if len(state.kept) < KEPT_CHECKPOINTS or state.outage is not None:
         return state, None
     oldest, newest = state.kept[0], state.kept[-1]
-    queues = {task: acknowledged(run, newest, run.number[task]) + 1 for task in run.queueing}
-    trim = Trim(newest.batch + 1, oldest.number, oldest.batch + 1, queues)
+    of_task = {task: acknowledged(run, newest, run.number[task]) + 1 for task in run.trimmed_apart}
+    trim = Trim(newest.oldest_batch + 1, oldest.number, oldest.oldest_batch + 1, of_task)
     if trim == state.trimmed:
         return state, None
     return replace(state, trimmed=trim), trim
 
 
 def _ends(state: RunState) -> bool:
-    """Whether nothing is left to run: somebody asked for the end, or the sources have ended and all is finished."""
+    """Whether nothing is left to run: the end was asked for, or the sources have ended and all is finished."""
     over = state.wrap_up is not None or (state.ended and state.finished == state.logged)
     return over and state.live is None and state.round is None
 
@@ -286,11 +290,11 @@ def _is_over(run: Run, state: RunState) -> bool:
     idle = not state.unpublished and state.storing is None
     if not (_ends(state) and idle):
         return False
-    if not standing(run, state).whole:
+    if not standing(run, state).healthy:
         return state.wrap_up is not None  # no checkpoint can be made: what was stored before must do
     if state.due is not None:
         return False
-    return is_last(run, state, state.newest) or captured(run, state, everybody(run)) is None
+    return is_last(run, state, state.newest) or captured(run, state, stored_tasks(run)) is None
 
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenax.control.recovery.failures import PassFailure
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 
@@ -25,7 +25,7 @@ class Started:
 
     epoch: int
     nodes: tuple[Node, ...]
-    checkpoint: StoredCheckpoint | None
+    checkpoint: Cut | None
     logged: int
     published: Mapping[Task, int]
 
@@ -62,7 +62,7 @@ class LoggingFailed:
 class TaskReport:
     """What one step did in a pass: the version that it made, and the node it is on.
 
-    That version can be rebuilt by stepping the initial state from batch `since` on; 0 if it cannot.
+    That version can be rebuilt by stepping the initial state from batch `rebuild_from` on; 0 if it cannot.
     """
 
     version: Version
@@ -72,7 +72,7 @@ class TaskReport:
     watermark_us: int = 0
     busy_s: float = 0.0
     rows_out: int = 0
-    since: int = 0
+    rebuild_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class PlanningFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Somebody wants the run to end in good order."""
+    """The run is to end in good order."""
 
     cause: str = "asked to"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import Role
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 
@@ -44,8 +44,8 @@ class Step:
 
     - `stored` says that this version is to be read from the store.
     - `tentative` steps do without the producers that are neither stepped nor read in the pass; any other step refuses.
-    - A step `towards` a recipe has no output: nothing of it is sent, retained or shown. If it starts from the initial
-      state after a later batch than 0, it takes of its first batch nothing but the watermark.
+    - A step that is `rebuilding` a state has no output: nothing of it is sent, retained or shown. If it starts from the
+      initial state after a later batch than 0, it takes of its first batch nothing but the watermark.
     """
 
     task: Task
@@ -54,7 +54,7 @@ class Step:
     role: Role = Role.PRIMARY
     stored: bool = False
     tentative: bool = False
-    towards: Version | None = None
+    rebuilding: RebuildPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class Reading:
 class RunPass:
     """Step tasks through batches `first` to `last`. Answer: PassFinished, PassFailed.
 
-    - A task has at most one step that is a primary or a shadow: that one sends.
+    - A task has at most one step that is a primary or a replay copy: that one sends.
     - Source tasks read logged ranges; their start names a batch, and needs no version.
-    - The replicas of the tasks in `doubled` send as well, and consumers drop what they have twice.
+    - The replicas of the tasks in `active_active` send as well, and consumers drop what they have twice.
     - The tasks in `retain` keep their output chunks on the node of each step until a trim lets them go.
-    - Results of primaries are kept until they are published or the run stops; shadows and replicas make none.
+    - Results of primaries are kept until they are published or the run stops; replay copies and replicas make none.
     - Versions before batch `keep` are no longer needed on the nodes.
     - After `deadline_s` the driver ends the pass by itself and reports DeadlinePassed.
     """
@@ -96,7 +96,7 @@ class RunPass:
     keep: int
     deadline_s: float
     attempt: int
-    doubled: frozenset[Task] = frozenset()
+    active_active: frozenset[Task] = frozenset()
     pause_s: float = 0.0
 
 
@@ -134,12 +134,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Upload these versions and their queues from these nodes, the manifest of the line last.
+    """Upload these versions and the outputs beside them from these nodes, the manifest of the cut last.
 
-    What else is on the line is in the store since earlier checkpoints. Answer: CheckpointStored, CheckpointFailed.
+    What else the cut needs is in the store since earlier checkpoints. Answer: CheckpointStored, CheckpointFailed.
     """
 
-    line: StoredCheckpoint
+    cut: Cut
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int
@@ -224,7 +224,7 @@ class Wake:
 class Trim:
     """Let go of what nothing needs any more; each number is the first that is kept.
 
-    - `retained_before`: retained outputs of earlier batches; of the tasks in `queues_before` those before its batch.
+    - `retained_before`: retained outputs of earlier batches; `retained_before_of` has the batch of single tasks.
     - `checkpoints_before`: checkpoints with lower numbers, and state segments that only they use.
     - `source_log_before`: ranges of earlier batches in the batch log and what a durable source log holds for them.
     """
@@ -232,7 +232,7 @@ class Trim:
     retained_before: int
     checkpoints_before: int
     source_log_before: int
-    queues_before: Mapping[Task, int] = field(default_factory=dict)
+    retained_before_of: Mapping[Task, int] = field(default_factory=dict)
 
 
 class Outcome(StrEnum):

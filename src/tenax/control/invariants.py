@@ -13,7 +13,7 @@ from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState, Strategy
 from tenax.control.transitions import through
-from tenax.control.versions import PassId, StoredCheckpoint
+from tenax.control.versions import Cut, PassId, Version
 
 
 class InvariantBroken(AssertionError):
@@ -33,30 +33,31 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
     now = standing(run, state)
     alive = {node.name for node in state.nodes}
     newest = PassId(state.epoch, state.passes)
-    under_way = {one.pass_id for one in (state.live, state.round) if one is not None}
+    under_way = {running.pass_id for running in (state.live, state.round) if running is not None}
     for number, task in enumerate(state.tasks):
         name = str(run.tasks[number])
-        copies = [copy for copy in (task.primary, task.replica, task.shadow) if copy is not None]
+        copies = [copy for copy in (task.primary, task.replica, task.replay) if copy is not None]
         yield f"{name}: copies are on live nodes", all(copy.node in alive for copy in copies)
         yield f"{name}: its head is at or before what is finished", task.head.batch <= state.finished
         yield f"{name}: sources are never behind", not run.is_source[number] or task.head.batch == state.finished
-        cited = [copy.head for copy in copies] + [copy.fork for copy in copies if copy.fork is not None]
+        cited = [version for copy in copies for version in (copy.head, copy.fork) if isinstance(version, Version)]
         yield (
             f"{name}: only versions of finished passes are cited",
-            all(one.pass_id <= newest and one.pass_id not in under_way for one in cited),
+            all(version.pass_id <= newest and version.pass_id not in under_way for version in cited),
         )
         yield (
             f"{name}: only what is never stored is rebuilt",
-            run.strategy_of[number] is Strategy.NONE or not task.recipes,
+            run.strategy_of[number] is Strategy.NONE or not task.rebuild_points,
         )
-        yield f"{name}: only tainted tasks have forks", bool(now.tainted[number]) or all(c.fork is None for c in copies)
+        forks = [copy.fork for copy in copies if copy.fork is not None]
+        yield f"{name}: only degraded tasks have forks", bool(now.degraded[number]) or not forks
         if task.replica is not None and task.primary is not None:
             yield f"{name}: its replica is on another node", task.replica.node != task.primary.node
-            yield f"{name}: its replica is not ahead", task.replica.level <= task.level
-        yield f"{name}: outputs are retained on live nodes", all(set(one.nodes) <= alive for one in task.retained)
+            yield f"{name}: its replica is not ahead", task.replica.batch <= task.batch
+        yield f"{name}: outputs are retained on live nodes", all(set(span.nodes) <= alive for span in task.retained)
     yield (
-        "an outage is known if and only if tasks are tainted, or will be by a partial pass",
-        (now.whole and not partial(run, state.live)) is (state.outage is None),
+        "an outage is known if and only if tasks are degraded, or will be by a partial pass",
+        (now.healthy and not partial(run, state.live)) is (state.outage is None),
     )
     for task_name, batch in state.published.items():
         head = state.tasks[run.number[task_name]].head.batch
@@ -71,15 +72,16 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
 def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
     yield "finished ≤ logged", state.finished <= state.logged
     alive = {node.name for node in state.nodes}
-    for one in (state.live, state.round):
-        if one is None:
+    for running in (state.live, state.round):
+        if running is None:
             continue
-        yield "passes read logged batches", one.first <= one.last <= state.logged
-        yield "passes run on live nodes", all(step.node in alive for step in one.steps)
-        yield "steps start before the first batch", all(step.start.batch == one.first - 1 for step in one.steps)
-        sending = [step.task for step in one.steps if step.role is not Role.REPLICA and step.towards is None]
-        silent = {step.task for step in one.steps if step.towards is not None}
-        yield "whoever is rebuilt does not send", not silent & set(sending)
+        steps = running.steps
+        yield "passes read logged batches", running.first <= running.last <= state.logged
+        yield "passes run on live nodes", all(step.node in alive for step in steps)
+        yield "steps start before the first batch", all(step.start.batch == running.first - 1 for step in steps)
+        sending = [step.task for step in steps if step.role is not Role.REPLICA and step.rebuilding is None]
+        silent = {step.task for step in steps if step.rebuilding is not None}
+        yield "a task that is rebuilt does not send", not silent & set(sending)
         yield "a task sends once in a pass", len(sending) == len(set(sending))
     if state.live is not None:
         yield "the live pass starts behind what is finished", state.live.first == state.finished + 1
@@ -94,15 +96,16 @@ def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
     by_number = np.flatnonzero(~run.is_source).tolist()
     for upload in (state.due, state.storing):
         if upload is not None:
-            yield "checkpoints are of finished batches", upload.top <= state.finished
-            yield "checkpoints are new", state.newest.number < upload.line.number
+            yield "checkpoints are of finished batches", upload.newest_batch <= state.finished
+            yield "checkpoints are new", state.newest.number < upload.cut.number
     if state.storing is not None:
-        yield "checkpoints are of published batches", state.storing.top <= state.final
-    numbers, batches = [one.number for one in state.kept], [one.batch for one in state.kept]
+        yield "checkpoints are of published batches", state.storing.newest_batch <= state.final
+    numbers, batches = [cut.number for cut in state.kept], [cut.oldest_batch for cut in state.kept]
     yield "kept checkpoints are few and in order", len(numbers) <= KEPT_CHECKPOINTS and numbers == sorted(set(numbers))
-    yield "kept checkpoints are of published batches", state.kept[-1].top <= state.final
-    for line in state.kept[-1:] if not run.all_aligned else ():
-        yield "what a restored consumer asks for lies in a queue", all(_queued(run, line, one) for one in by_number)
+    yield "kept checkpoints are of published batches", state.kept[-1].newest_batch <= state.final
+    for cut in state.kept[-1:] if not run.all_aligned else ():
+        covered = all(_covered(run, cut, number) for number in by_number)
+        yield "what a restored consumer asks for is retained beside the cut", covered
     if state.trimmed is not None:
         trim = state.trimmed
         yield "kept checkpoints are not trimmed", trim.checkpoints_before <= numbers[0]
@@ -113,10 +116,10 @@ def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
         yield "batches are logged in order", state.logging.first == state.logged + 1 and not state.ended
 
 
-def _queued(run: Run, line: StoredCheckpoint, number: int) -> bool:
-    """Whether the queue of a task covers what lies between the oldest version of its consumers and its own."""
-    batch = acknowledged(run, line, number) + 1
-    for span in sorted(line.queue(number), key=lambda one: one.first):
+def _covered(run: Run, cut: Cut, number: int) -> bool:
+    """Whether the outputs beside a task cover what lies between the oldest point of its consumers and its own."""
+    batch = acknowledged(run, cut, number) + 1
+    for span in sorted(cut.outputs_of(number), key=lambda span: span.first):
         if span.first <= batch <= span.last:
             batch = span.last + 1
-    return batch > line.versions[number].batch
+    return batch > cut.points[number].batch

@@ -18,7 +18,7 @@ from tenax.planning.rates import Rows, with_rates
 Place = Callable[[TaskGraph, Sequence[Node]], Placement]
 
 
-def need_queues(strategies: Collection[Strategy]) -> bool:
+def need_outputs(strategies: Collection[Strategy]) -> bool:
     """Whether a task may be stored at a newer batch than a consumer, where they are stored in these ways."""
     return len(set(strategies)) > 1 or not {Strategy.SYNCHRONOUS, Strategy.INDIVIDUAL}.isdisjoint(strategies)
 
@@ -29,7 +29,7 @@ class Run:
 
     - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
     - `publishers` are the tasks that have results.
-    - The replicas of `doubled` tasks send as well.
+    - The replicas of `active_active` tasks send as well.
     - `strategies` says, by operator, how states are stored, where it is not as the settings say.
     """
 
@@ -40,7 +40,7 @@ class Run:
     replicas: frozenset[Task] = frozenset()
     publishers: frozenset[Task] = field(default_factory=frozenset)
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    doubled: frozenset[Task] = frozenset()
+    active_active: frozenset[Task] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -89,27 +89,27 @@ class Run:
         return self.by_strategy.get(Strategy.NONE, ())[::-1]
 
     @cached_property
-    def queueing(self) -> tuple[Task, ...]:
+    def trimmed_apart(self) -> tuple[Task, ...]:
         """The tasks whose consumers may be stored at other batches than they: what these are through is let go of."""
         found = []
         for number, task in enumerate(self.tasks if not self.all_aligned else ()):
             if self.is_source[number] or self.strategy_of[number] is Strategy.NONE:
-                continue  # whoever is never stored begins where its consumers do
+                continue  # a task that is never stored begins where its consumers do
             if self.graph.consumers_of(number) and self._around(number) != {Strategy.ALIGNED}:
                 found.append(task)
         return tuple(found)
 
     @cached_property
     def ahead(self) -> tuple[Task, ...]:
-        """Those of them that may be stored at a newer batch than a consumer: its inputs lie in their queues alone.
+        """Those of them that may be stored at a newer batch than a consumer: only they retain its inputs.
 
         A sweep stores consumers first. So its tasks can make again whatever is asked for, and need not keep it.
         """
-        return tuple(task for task in self.queueing if need_queues(self._around(self.number[task])))
+        return tuple(task for task in self.trimmed_apart if need_outputs(self._around(self.number[task])))
 
     def _around(self, number: int) -> set[Strategy]:
         """How a task and its consumers are stored."""
-        return {self.strategy_of[one] for one in (number, *self.graph.consumers_of(number))}
+        return {self.strategy_of[task] for task in (number, *self.graph.consumers_of(number))}
 
     @cached_property
     def graph_with(self) -> Callable[[Rows], TaskGraph]:

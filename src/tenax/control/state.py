@@ -9,13 +9,13 @@ from enum import StrEnum
 
 from tenax.control.copies import TaskState
 from tenax.control.instructions import Instruction, Part, PassKind, Step, Stop, Trim
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, RestorePoint, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 
-KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still whole
+KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still readable
 
 
 class Recovery(StrEnum):
@@ -73,8 +73,8 @@ class Settings:
       from the newest checkpoint, then from the one before it; then the run stops.
     - What a sink or the store refuses is tried again after pauses, for `storage_patience_s` in all.
     - The n-th attempt of a pass may take n × `pass_deadline_s`; nodes that do not end their part of it are lost. When
-      that has happened `max_attempts` times without a whole live pass in between, the run stops.
-    - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `join_gap` batches
+      that has happened `max_attempts` times without a complete live pass in between, the run stops.
+    - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `cutover_lag` batches
       behind, or have not come closer in `patience` rounds, live passes wait for them.
     - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
     - `tentative_delay_s` is how long outputs wait before the first tentative result.
@@ -97,7 +97,7 @@ class Settings:
     backups: Backups = Backups.PLANNED
     order: str = "best-density"
     max_batches_per_round: int = 4
-    join_gap: int = 2
+    cutover_lag: int = 2
     patience: int = 3
     max_outage_bytes: int = 4 << 30
     tentative_delay_s: float = 0.0
@@ -118,7 +118,7 @@ class Settings:
             "max_attempts",
             "log_length",
             "max_batches_per_round",
-            "join_gap",
+            "cutover_lag",
             "patience",
             "max_outage_bytes",
             "correlated_losses",
@@ -194,16 +194,16 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A checkpoint that is due, or being stored: the line that there will be, what is new on it, and where it lies."""
+    """A checkpoint that is due, or being stored: the cut that there will be, what is new on it, and where it lies."""
 
-    line: StoredCheckpoint
+    cut: Cut
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
     attempt: int = 1
     faults: int = 0
 
     @property
-    def top(self) -> int:
+    def newest_batch(self) -> int:
         """The batch of the newest version."""
         return max(version.batch for version in self.versions)
 
@@ -221,14 +221,14 @@ class Counts:
 class Outage:
     """Since tasks are missing: what it has cost, and how the way back goes.
 
-    - `gap` is how far behind the lowest missing task was when the last round since a loss ended, `stalled` in how many
-      rounds in a row that was no less than before.
+    - `lag` is how many batches the furthest missing task was behind the live passes when the last round since a loss
+      ended, `stalled` in how many rounds in a row that was no less than before.
     - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
     """
 
     number: int
     bytes: int = 0
-    gap: int | None = None
+    lag: int | None = None
     stalled: int = 0
     holding: bool = False
 
@@ -253,9 +253,9 @@ class RunState:
     - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
     - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
       `plan_request` is the batch up to which that is being done.
-    - `unplaced` says that somebody must look for nodes again: for lost tasks, for replicas.
-    - `crowded` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with their
-      new nodes.
+    - `placement_due` says that nodes are to be assigned again: for lost tasks, for replicas.
+    - `rebalancing_due` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with
+      their new nodes.
     - `notices` are instructions that an event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
@@ -291,10 +291,10 @@ class RunState:
     publish_attempt: int = 1
     publish_faults: int = 0
 
-    kept: tuple[StoredCheckpoint, ...] = ()
+    kept: tuple[Cut, ...] = ()
     due: Upload | None = None
     storing: Upload | None = None
-    sweeps: tuple[tuple[Version, ...], ...] = ()
+    sweeps: tuple[tuple[RestorePoint, ...], ...] = ()
     trimmed: Trim | None = None
     batch_s: float = 0.0
     checkpoint_s: float = 0.0
@@ -310,8 +310,8 @@ class RunState:
     outage: Outage | None = None
     losses: int = 0
     alert: bool = False
-    unplaced: bool = False
-    crowded: bool = False
+    placement_due: bool = False
+    rebalancing_due: bool = False
     moving: Mapping[int, str] = field(default_factory=dict)
     notices: tuple[Instruction, ...] = ()
 
@@ -319,7 +319,7 @@ class RunState:
     stop: Stop | None = None
 
     @property
-    def newest(self) -> StoredCheckpoint:
+    def newest(self) -> Cut:
         """The newest checkpoint."""
         return self.kept[-1]
 

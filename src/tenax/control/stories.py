@@ -124,7 +124,7 @@ def _of_instruction(instruction: Instruction, task: Task) -> str:
         case RollBack():
             return f"back to checkpoint {instruction.number}: {instruction.reason}"
         case Trim():
-            before = instruction.queues_before.get(task, instruction.retained_before)
+            before = instruction.retained_before_of.get(task, instruction.retained_before)
             return f"trim retained outputs before batch {before}, checkpoints before {instruction.checkpoints_before}"
         case Stop():
             return f"stop, {instruction.outcome}: {instruction.reason}"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tenax.control.checkpoints.rebuild_points import known_recipes, rebuildable, with_fewer_recipes, with_recipe
+from tenax.control.checkpoints.rebuild_points import (
+    known_rebuild_points,
+    new_rebuild_points,
+    with_fewer_rebuild_points,
+    with_rebuild_point,
+)
 from tenax.control.checkpoints.strategies import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
@@ -44,7 +49,7 @@ from tenax.control.recovery.failures import (
 )
 from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
-from tenax.control.recovery.rounds import gap
+from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
 from tenax.control.run import Run
 from tenax.control.state import (
@@ -54,7 +59,7 @@ from tenax.control.state import (
     Running,
     RunState,
 )
-from tenax.control.versions import NO_PASS, PassId, Span, StoredCheckpoint, Version, recipe
+from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Span, Version
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
 
@@ -91,9 +96,9 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
         case Woken():
             return _woken(state, event)
         case ReplicasPlanned():
-            return replicas_planned(run, state, event) or Ignored("nobody waits for this plan")
+            return replicas_planned(run, state, event) or Ignored("this plan was not asked for")
         case PlanningFailed():
-            return planning_failed(state, event) or Ignored("nobody waits for this plan")
+            return planning_failed(state, event) or Ignored("this plan was not asked for")
         case StopRequested():
             return _stop_requested(state, event)
         case EpochLost():
@@ -103,7 +108,7 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
 def _started(run: Run, state: RunState, event: Started) -> Learned:
     if state.phase is not Phase.WAITING:
         return Ignored("the run has started already")
-    initial = StoredCheckpoint(0, tuple(Version(task, 0, NO_PASS) for task in run.tasks))
+    initial = Cut(0, tuple(Version(task, 0, NO_PASS) for task in run.tasks))
     checkpoint = event.checkpoint or initial
     published = {task: event.published.get(task, 0) for task in sorted(run.publishers, key=run.number.__getitem__)}
     state = replace(
@@ -112,7 +117,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         epoch=event.epoch,
         nodes=event.nodes,
         logged=event.logged,
-        finished=checkpoint.top,
+        finished=checkpoint.newest_batch,
         published=published,
         kept=(checkpoint,),
         replicated=run.replicas,
@@ -125,36 +130,36 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
     except TenaxError as error:
         return failed(state, str(error))
     tasks = tuple(
-        TaskState(version, Copy(placement.primaries[version.task], version, stored=True), recipes=recipes)
-        for version, recipes in zip(_at_start(run, checkpoint), known_recipes(run, checkpoint), strict=True)
+        TaskState(point, Copy(placement.primaries[point.task], point, stored=True), rebuild_points=known)
+        for point, known in zip(_at_start(run, checkpoint), known_rebuild_points(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
-    if state.outage is not None:  # some are stored at older batches than others: nothing goes on before they are level
+    if state.outage is not None:  # some are stored at older batches: nothing goes on before they have caught up
         state = replace(state, outage=replace(state.outage, stalled=run.settings.patience))
     return state
 
 
-def _at_start(run: Run, line: StoredCheckpoint) -> tuple[Version, ...]:
+def _at_start(run: Run, cut: Cut) -> tuple[RestorePoint, ...]:
     """Where the tasks of a run begin; sources where the newest do: what is older is in their log."""
     return tuple(
-        replace(version, batch=line.top) if source else version
-        for version, source in zip(line.versions, run.is_source.tolist(), strict=True)
+        replace(point, batch=cut.newest_batch) if source else point
+        for point, source in zip(cut.points, run.is_source.tolist(), strict=True)
     )
 
 
-def _wrong_start(run: Run, event: Started, checkpoint: StoredCheckpoint, published: Collection[int]) -> str | None:
+def _wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collection[int]) -> str | None:
     """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
     if not event.nodes:
         return "a run needs at least one node, found none: add one"
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"
-    lowest, highest = min(published, default=checkpoint.top), max(published, default=0)
-    if not (checkpoint.top <= lowest and max(highest, checkpoint.top) <= event.logged):
+    lowest, highest = min(published, default=checkpoint.newest_batch), max(published, default=0)
+    if not (checkpoint.newest_batch <= lowest and max(highest, checkpoint.newest_batch) <= event.logged):
         return (
-            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.top}, {lowest} to {highest} and "
-            f"{event.logged}: start from an older checkpoint, or on a new store"
+            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.newest_batch}, {lowest} to {highest} "
+            f"and {event.logged}: start from an older checkpoint, or on a new store"
         )
-    if tuple(version.task for version in checkpoint.versions) != run.tasks:
+    if tuple(point.task for point in checkpoint.points) != run.tasks:
         return (
             f"a checkpoint holds one version per task of the topology, found others in number "
             f"{checkpoint.number}: run the topology that made it, or a new store"
@@ -195,7 +200,8 @@ def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
 
 
 def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
-    running = next((one for one in (state.live, state.round) if one is not None and one.pass_id == event.pass_id), None)
+    under_way = (running for running in (state.live, state.round) if running is not None)
+    running = next((running for running in under_way if running.pass_id == event.pass_id), None)
     if running is None:
         return Ignored("this pass does not run")
     reported = {(report.version, report.node) for report in event.reports}
@@ -207,9 +213,9 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
     for step in running.steps:
         number = run.number[step.task]
         tasks[number] = _stepped(tasks[number], step, running)
-    for version, since in rebuildable(run, running, event).items():
-        number = run.number[version.task]
-        tasks[number] = with_recipe(tasks[number], recipe(version.task, version.batch, since))
+    for point in new_rebuild_points(run, running, event):
+        number = run.number[point.task]
+        tasks[number] = with_rebuild_point(tasks[number], point)
     for task, steps in _retaining(running).items():
         number = run.number[task]
         span = Span(running.first, running.last, running.pass_id, tuple(step.node for step in steps))
@@ -239,8 +245,8 @@ def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
     """A task after one of its copies has stepped."""
     made = running.made(step)
     match step.role:
-        case Role.SHADOW:
-            return replace(task, shadow=_moved(Copy(step.node, step.towards or made), step, made))
+        case Role.REPLAY:
+            return replace(task, replay=_moved(Copy(step.node, step.rebuilding or made), step, made))
         case Role.REPLICA:
             return replace(task, replica=_moved(task.replica, step, made))
         case Role.PRIMARY:
@@ -252,18 +258,18 @@ def _moved(copy: Copy | None, step: Step, made: Version) -> Copy:
     assert copy.node == step.node
     if step.tentative:
         return replace(copy, fork=made)
-    if step.towards is not None and made.batch < step.towards.batch:
-        return replace(copy, warmed=made, stored=False)
-    return replace(copy, head=made, warmed=None, stored=False)
+    if step.rebuilding is not None and made.batch < step.rebuilding.batch:
+        return replace(copy, rebuilt=made, stored=False)
+    return replace(copy, head=made, rebuilt=None, stored=False)
 
 
 def _retaining(running: Running) -> dict[Task, list[Step]]:
     """The accurate steps that kept their outputs; what is tentative, or of a state half rebuilt, is never kept."""
-    found: dict[Task, list[Step]] = {}
+    retaining: dict[Task, list[Step]] = {}
     for step in running.steps:
-        if step.task in running.retain and not step.tentative and step.towards is None:
-            found.setdefault(step.task, []).append(step)
-    return found
+        if step.task in running.retain and not step.tentative and step.rebuilding is None:
+            retaining.setdefault(step.task, []).append(step)
+    return retaining
 
 
 def _results(run: Run, state: RunState, running: Running) -> list[Results]:
@@ -273,7 +279,7 @@ def _results(run: Run, state: RunState, running: Running) -> list[Results]:
     held = state.outage is not None and state.outage.holding
     quality = qualities(run, running.steps, state.measured) if any(step.tentative for step in running.steps) else {}
     for step in running.steps:
-        if step.role is not Role.PRIMARY or step.task not in run.publishers or step.towards is not None:
+        if step.role is not Role.PRIMARY or step.task not in run.publishers or step.rebuilding is not None:
             continue
         first = max(running.first, through(state, step.task) + 1)
         if first > running.last:
@@ -285,10 +291,10 @@ def _results(run: Run, state: RunState, running: Running) -> list[Results]:
         else:
             final.append(Part(step.task, first, running.last))
     batches = running.last - running.first + 1 if running.kind is PassKind.LIVE else 0
-    found = [Results(running.pass_id, tuple(final), False, batches)] if final else []
+    results = [Results(running.pass_id, tuple(final), False, batches)] if final else []
     if tentative:
-        found.append(Results(running.pass_id, tuple(tentative), True, 0 if final else batches))
-    return found
+        results.append(Results(running.pass_id, tuple(tentative), True, 0 if final else batches))
+    return results
 
 
 def through(state: RunState, task: Task) -> int:
@@ -308,13 +314,13 @@ def _closer(run: Run, state: RunState) -> RunState:
     if state.outage is None:
         return state
     now = standing(run, state)
-    left = 0 if now.whole else gap(state, now)
-    before, stalled = state.outage.gap, state.outage.stalled
+    left = 0 if now.healthy else lag(state, now)
+    before, stalled = state.outage.lag, state.outage.stalled
     if not left:
         stalled = 0
-    elif stalled < run.settings.patience:  # once live passes wait, they wait for the join
+    elif stalled < run.settings.patience:  # once live passes pause, they do until the cutover
         stalled = stalled + 1 if before is not None and left >= before else 0
-    return replace(state, outage=replace(state.outage, gap=left, stalled=stalled))
+    return replace(state, outage=replace(state.outage, lag=left, stalled=stalled))
 
 
 def _published(state: RunState, event: Published) -> Learned:
@@ -354,37 +360,37 @@ def _front(state: RunState, pass_id: PassId, tentative: bool) -> Results | None:
 
 def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Learned:
     storing = state.storing
-    if storing is None or (storing.line.number, storing.attempt) != (event.number, event.attempt):
+    if storing is None or (storing.cut.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
-    line = storing.line
-    kept = (*state.kept, line)[-KEPT_CHECKPOINTS:]
+    cut = storing.cut
+    kept = (*state.kept, cut)[-KEPT_CHECKPOINTS:]
     spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
-    tasks = tuple(with_fewer_recipes(task, version) for task, version in zip(state.tasks, line.versions, strict=True))
+    tasks = tuple(with_fewer_rebuild_points(*pair) for pair in zip(state.tasks, cut.points, strict=True))
     state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent, tasks=tasks)
     state = swept(run, state)
-    if standing(run, state).whole:
+    if standing(run, state).healthy:
         state = replace(state, losses=0, alert=False)
-        tasks = tuple(_trimmed(run, task, number, line) for number, task in enumerate(state.tasks))
-        state = place_replicas(run, replace(state, tasks=tasks), line)
-        state = begin_moves(run, state, line)
+        tasks = tuple(_trimmed(run, task, number, cut) for number, task in enumerate(state.tasks))
+        state = place_replicas(run, replace(state, tasks=tasks), cut)
+        state = begin_moves(run, state, cut)
     return state
 
 
-def _trimmed(run: Run, task: TaskState, number: int, line: StoredCheckpoint) -> TaskState:
+def _trimmed(run: Run, task: TaskState, number: int, cut: Cut) -> TaskState:
     """A task without the outputs that no consumer can ask for any more."""
     if not task.retained:
         return task
-    through = line.batch if run.all_aligned else acknowledged(run, line, number)
+    through = cut.oldest_batch if run.all_aligned else acknowledged(run, cut, number)
     return replace(task, retained=tuple(span for span in task.retained if span.last > through))
 
 
 def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Learned:
     storing = state.storing
-    if storing is None or (storing.line.number, storing.attempt) != (event.number, event.attempt):
+    if storing is None or (storing.cut.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
     state = replace(state, storing=None)
     alive = {node.name for node in state.nodes}
-    if not standing(run, state).whole or not set(storing.nodes) <= alive:
+    if not standing(run, state).healthy or not set(storing.nodes) <= alive:
         return state  # not its own fault: the next one begins when all tasks are back
     faults = storing.faults + 1
     if not has_patience(run, faults):
@@ -398,12 +404,12 @@ def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:
     new = tuple(node for node in event.nodes if node.name not in known)
     if not new:
         return Ignored("these nodes are known")
-    return replace(state, nodes=state.nodes + new, unplaced=True, crowded=True)
+    return replace(state, nodes=state.nodes + new, placement_due=True, rebalancing_due=True)
 
 
 def _woken(state: RunState, event: Woken) -> Learned:
     if state.outage is None or state.outage.number != event.outage or not state.outage.holding:
-        return Ignored("nobody waits for this")
+        return Ignored("this outage does not wait")
     return replace(state, outage=replace(state.outage, holding=False))
 
 

@@ -1,4 +1,4 @@
-"""Names of what a run makes: passes, versions of task states, retained outputs, checkpoints."""
+"""Names of what a run makes: passes, versions of task states, rebuild points, retained outputs, cuts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tenax.model.tasks import Task
 
 _PASS = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _VERSION = re.compile(r"([^@]+)@(\d{1,18})/([\d.]+)")
+_REBUILD_POINT = re.compile(r"([^@]+)@(\d{1,18})/from (\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,25 +41,16 @@ NO_PASS = PassId(0, 0)  # made the versions before the first batch; epochs and n
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A task's state after a batch, made by one pass, written `speed[2]@40/3.17`.
-
-    One of pass 0.r, r ≥ 1, was not made yet: it is a *recipe*. Step the initial state from batch r on, without output,
-    and after its batch you have it; of r itself only the watermark counts, unless it is the first batch there is.
-    """
+    """A task's state after a batch, made by one pass, written `speed[2]@40/3.17`."""
 
     task: Task
     batch: int
     pass_id: PassId
 
     @property
-    def is_recipe(self) -> bool:
-        """Whether it is yet to be made."""
-        return self.pass_id.epoch == 0 and self.pass_id.number > 0
-
-    @property
-    def after(self) -> int:
-        """The batch after which all inputs are needed to go on from here."""
-        return self.pass_id.number - 1 if self.is_recipe else self.batch
+    def inputs_after(self) -> int:
+        """The batch after which all inputs are needed to go on from here: its own."""
+        return self.batch
 
     def __str__(self) -> str:
         return f"{self.task}@{self.batch}/{self.pass_id}"
@@ -72,9 +64,44 @@ class Version:
         return cls(Task.parse(match[1]), int(match[2]), PassId.parse(match[3]))
 
 
-def recipe(task: Task, batch: int, since: int) -> Version:
-    """The state of a task after a batch, as it follows from the batches since another one."""
-    return Version(task, batch, PassId(NO_PASS.epoch, since))
+@dataclass(frozen=True, slots=True, order=True)
+class RebuildPoint:
+    """A task's state after a batch that is never stored, but rebuilt, written `speed[2]@40/from 37`.
+
+    Step the initial state from batch `first` on, without output, and after `batch` you have it; of `first` itself only
+    the watermark counts, unless it is the first batch there is.
+    """
+
+    task: Task
+    batch: int
+    first: int
+
+    @property
+    def inputs_after(self) -> int:
+        """The batch after which all inputs are needed to go on from here: the one before the first that is stepped."""
+        return self.first - 1
+
+    def __str__(self) -> str:
+        return f"{self.task}@{self.batch}/from {self.first}"
+
+    @classmethod
+    def parse(cls, text: str) -> RebuildPoint:
+        """Read `speed[2]@40/from 37`."""
+        match = _REBUILD_POINT.fullmatch(text)
+        if match is None:
+            raise InvalidRequest(
+                f"a rebuild point is written task@batch/from batch, found {text!r}: write it like a[0]@40/from 37"
+            )
+        return cls(Task.parse(match[1]), int(match[2]), int(match[3]))
+
+
+RestorePoint = Version | RebuildPoint
+"""Where a task that is lost begins again: a stored version, or how its state is rebuilt."""
+
+
+def parse_restore_point(text: str) -> RestorePoint:
+    """Read `speed[2]@40/3.17` or `speed[2]@40/from 37`."""
+    return RebuildPoint.parse(text) if _REBUILD_POINT.fullmatch(text) else Version.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +115,32 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCheckpoint:
-    """A line through a run that is on the store: one version of every task, in task order.
+class Cut:
+    """A cut through a run: where every task would begin again, in task order. A stored cut is a checkpoint.
 
     - `number` names it; that of an aligned one, with all versions of one batch, is this batch.
-    - `queues` has for every task the outputs that lie beside its version: those of batches that not all of its
-      consumers are through at their versions. None at all if it is empty.
+    - `outputs` has for every task the retained outputs that lie beside its version: those of batches that not all of
+      its consumers are through at their points. None at all if it is empty.
     - `acknowledged` has for every task the batch that all its consumers were through when its version was stored.
 
-    All that follows can be made again from the line and the batch log after `batch`, whatever else is lost.
+    All that follows can be made again from the cut and the batch log after its oldest batch, whatever else is lost.
     """
 
     number: int
-    versions: tuple[Version, ...]
-    queues: tuple[tuple[Span, ...], ...] = ()
+    points: tuple[RestorePoint, ...]
+    outputs: tuple[tuple[Span, ...], ...] = ()
     acknowledged: tuple[int, ...] = ()
 
     @property
-    def batch(self) -> int:
-        """The batch of its oldest version; of one that is a recipe, the batch before the first that it needs."""
-        return min((version.after for version in self.versions), default=self.number)
+    def oldest_batch(self) -> int:
+        """The batch after which all inputs are needed to go on from here."""
+        return min((point.inputs_after for point in self.points), default=self.number)
 
     @property
-    def top(self) -> int:
-        """The batch of its newest version."""
-        return max((version.batch for version in self.versions), default=self.number)
+    def newest_batch(self) -> int:
+        """The batch of its newest point."""
+        return max((point.batch for point in self.points), default=self.number)
 
-    def queue(self, number: int) -> tuple[Span, ...]:
-        """The outputs that lie beside the version of a task."""
-        return self.queues[number] if self.queues else ()
+    def outputs_of(self, number: int) -> tuple[Span, ...]:
+        """The retained outputs that lie beside the version of a task."""
+        return self.outputs[number] if self.outputs else ()

@@ -62,7 +62,7 @@ def failed(instruction: instructions.Instruction, error: Exception) -> events.Ev
         case instructions.Publish():
             return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause, storage)
         case instructions.StoreCheckpoint():
-            return events.CheckpointFailed(instruction.line.number, instruction.attempt, cause)
+            return events.CheckpointFailed(instruction.cut.number, instruction.attempt, cause)
         case instructions.PlanReplicas():
             return events.PlanningFailed(instruction.batch, cause)
         case instructions.LogBatches():

@@ -22,7 +22,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.records import plain
 from tenax.control.recovery.failures import DeadlinePassed
 from tenax.control.state import Strategy
-from tenax.control.versions import Version
+from tenax.control.versions import RebuildPoint, Version
 from tenax.engine.answers import failed, one_line, pass_failure
 from tenax.engine.latecomers import Latecomers
 from tenax.engine.masters import check_master
@@ -42,7 +42,7 @@ from tenax.engine.worker.process import Shipped
 from tenax.errors import EpochLost, StartStopped, StoreFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.store import cuts as lines
+from tenax.store import cuts
 from tenax.store.checkpoints import Checkpoint
 from tenax.takeover.changes import NOTED
 
@@ -151,7 +151,7 @@ class Driver:
                 self.settings.replicas,
                 self.publisher.published,
                 strategies=self.settings.strategies,
-                doubled=self.settings.doubled,
+                active_active=self.settings.active_active,
             )
             return self._loop(coordinator, pool)
         finally:
@@ -387,7 +387,7 @@ class Driver:
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
         measured = report.rows_in, report.bytes_out, report.watermark_us, report.seconds, report.rows_out
-        return events.TaskReport(version, node, *measured, report.since)
+        return events.TaskReport(version, node, *measured, report.rebuild_from)
 
     def _publish(self, told: instructions.Publish) -> events.Event:
         self.publisher.publish(told)
@@ -400,28 +400,29 @@ class Driver:
         return events.Published(told.pass_id, told.tentative)
 
     def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        line, before = told.line, self.ordering.newest
+        cut, before = told.cut, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
-        queues = {version.task: line.queue(number) for number, version in enumerate(line.versions)}
+        outputs = {point.task: cut.outputs_of(number) for number, point in enumerate(cut.points)}
         uploaded = Uploaded({}, 0.0, 0.0)
-        if any(queues[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
-            order = UploadOrder(told.versions, told.nodes, queues, known)
-            uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(line.number, order)
+        if any(outputs[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
+            order = UploadOrder(told.versions, told.nodes, outputs, known)
+            uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(cut.number, order)
         started, started_cpu, files = time.perf_counter(), time.thread_time(), uploaded.files
         segments = {
-            one.task: () if one.is_recipe else files.get(one.task, before.get(one.task, ())) for one in line.versions
+            point.task: () if isinstance(point, RebuildPoint) else files.get(point.task, before.get(point.task, ()))
+            for point in cut.points
         }
-        positions = self.planner.batch(line.top).positions
-        notes = {**lines.to_record(line), **self.ordering.notes(line), NOTED: len(self.store.changes)}
-        checkpoint = Checkpoint(line.number, self.store.epoch, segments, positions, notes, line.batch)
+        positions = self.planner.batch(cut.newest_batch).positions
+        notes = {**cuts.to_record(cut), **self.ordering.notes(cut), NOTED: len(self.store.changes)}
+        checkpoint = Checkpoint(cut.number, self.store.epoch, segments, positions, notes, cut.oldest_batch)
         self.store.commit_checkpoint(checkpoint)
-        self.ordering.keep(line, segments)
+        self.ordering.keep(cut, segments)
         new = (part for task, parts in files.items() for part in parts if part.segment not in known.get(task, {}))
         held = sum(part.bytes for parts in files.values() for part in parts)
         written = sum(part.bytes for part in new)
         seconds = uploaded.seconds + time.perf_counter() - started
         cpu_s = uploaded.cpu_s + time.thread_time() - started_cpu
-        return events.CheckpointStored(line.number, told.attempt, written, seconds, held, cpu_s)
+        return events.CheckpointStored(cut.number, told.attempt, written, seconds, held, cpu_s)
 
     def _plan(self, told: instructions.PlanReplicas) -> events.Event:
         assert self.settings.replan is not None, "replicas that are to follow the load have somebody who plans"

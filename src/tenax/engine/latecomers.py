@@ -138,7 +138,7 @@ class Latecomers:
         count = {
             step.task
             for step in told.steps
-            if step.role is Role.PRIMARY and not step.tentative and step.towards is None
+            if step.role is Role.PRIMARY and not step.tentative and step.rebuilding is None
         }
         for report in reports:
             task = self._graph.task(report.task)

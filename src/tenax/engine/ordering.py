@@ -9,11 +9,11 @@ from dataclasses import replace
 from tenax.application.application import Application
 from tenax.control.copies import Role
 from tenax.control.instructions import Reading, RunPass, Step, Trim
-from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
+from tenax.control.versions import NO_PASS, Cut, Version
 from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Failure, Order, ReadOrder, Report, StepOrder
-from tenax.engine.worker.retained import queue_segment
+from tenax.engine.worker.retained import retained_segment
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
@@ -50,7 +50,7 @@ class Ordering:
         self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
         self._retained_before = 0
-        self._queues_before: Mapping[int, int] = {}
+        self._retained_before_of: Mapping[int, int] = {}
 
     def order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
         """The order of a pass."""
@@ -86,9 +86,9 @@ class Ordering:
             floors=_floors(self._application, batches),
             keep=told.keep,
             retain=frozenset(graph.number(task) for task in told.retain),
-            doubled=frozenset(graph.number(task) for task in told.doubled),
+            active_active=frozenset(graph.number(task) for task in told.active_active),
             retained_before=self._retained_before,
-            queues_before=self._queues_before,
+            retained_before_of=self._retained_before_of,
             describe=len(self._empties) < len(graph.operators),
             empties=dict(self._empties) if needy else {},
             columns=dict(self._columns),
@@ -128,18 +128,19 @@ class Ordering:
         """Let go of what nothing needs any more."""
         with self._lock:
             self._retained_before = told.retained_before
-            self._queues_before = {self._graph.number(task): before for task, before in told.queues_before.items()}
+            of_task = told.retained_before_of.items()
+            self._retained_before_of = {self._graph.number(task): before for task, before in of_task}
             self._manifests = {one: files for one, files in self._manifests.items() if one >= told.checkpoints_before}
             self._versions = {one: number for one, number in self._versions.items() if number in self._manifests}
             for marks in self._marks.values():
                 for one in [known for known in marks if known < told.source_log_before - 1]:
                     del marks[one]
 
-    def keep(self, line: StoredCheckpoint, segments: Mapping[Task, tuple[StoredSegment, ...]]) -> None:
+    def keep(self, cut: Cut, segments: Mapping[Task, tuple[StoredSegment, ...]]) -> None:
         """Remember where the versions of a checkpoint lie."""
         with self._lock:
-            self._manifests[line.number] = segments
-            self._versions |= dict.fromkeys(line.versions, line.number)
+            self._manifests[cut.number] = segments
+            self._versions |= {point: cut.number for point in cut.points if isinstance(point, Version)}
 
     @property
     def newest(self) -> Mapping[Task, tuple[StoredSegment, ...]]:
@@ -147,11 +148,11 @@ class Ordering:
         with self._lock:
             return self._manifests[max(self._manifests)] if self._manifests else {}
 
-    def notes(self, line: StoredCheckpoint) -> JsonObject:
+    def notes(self, cut: Cut) -> JsonObject:
         """What a checkpoint must say of sources and inputs, as plain data: marks for all batches that it spans."""
         with self._lock:
             marks = {
-                str(self._graph.task(number)): [marks[batch] for batch in range(line.batch, line.top + 1)]
+                str(self._graph.task(number)): [marks[batch] for batch in range(cut.oldest_batch, cut.newest_batch + 1)]
                 for number, marks in self._marks.items()
             }
             empties = {
@@ -201,7 +202,7 @@ class Ordering:
         if reading.stored:
             parts = {part.segment: part for files in self._manifests.values() for part in files.get(reading.task, ())}
             batches = range(reading.first, reading.last + 1)
-            stored = {batch: parts[queue_segment(batch, reading.pass_id)] for batch in batches}
+            stored = {batch: parts[retained_segment(batch, reading.pass_id)] for batch in batches}
         return ReadOrder(number, node, reading.pass_id, reading.first, reading.last, stored)
 
     def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
@@ -218,7 +219,7 @@ class Ordering:
             restored,
             self._marks[number][step.start.batch] if number in self._marks else 0,
             published.get(step.task, 0),
-            step.towards is not None,
+            step.rebuilding is not None,
         )
 
 

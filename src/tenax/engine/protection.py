@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from tenax.application.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
-from tenax.control.run import need_queues
+from tenax.control.run import need_outputs
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.engine.settings import Replanned, RunSettings, control_settings
 from tenax.errors import InvalidRequest
@@ -56,11 +56,11 @@ class Protected:
         if self.replicas:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
             said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
-            if self.doubled:
-                said.append(f"both copies send: {_named(self.doubled)}")
+            if self.active_active:
+                said.append(f"both copies send: {_named(self.active_active)}")
         match self.protection.backups or (PLANNED if self.protection.recovery_latency else SOURCE):
             case "source":
-                queued = need_queues([Strategy(self.protection.checkpoint), *self.strategies.values()])
+                queued = need_outputs([Strategy(self.protection.checkpoint), *self.strategies.values()])
                 said.append("lost tasks replay from the sources" + " or their producers' queues" * queued)
             case "all":
                 said.append("all tasks retain their outputs")
@@ -96,7 +96,7 @@ class Protected:
             retain=self.retain,
             replicas=self.replicas,
             strategies=self.strategies,
-            doubled=self.doubled,
+            active_active=self.active_active,
             replan=partial(replanned, self.topology, asked) if self.follows else None,
         )
 
@@ -108,7 +108,7 @@ class Protected:
         return found | {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
 
     @property
-    def doubled(self) -> tuple[Task, ...]:
+    def active_active(self) -> tuple[Task, ...]:
         """The tasks whose replicas send as well."""
         return tuple(task for task in self.replicas if self.protection.standby.get(task.operator) == BOTH)
 

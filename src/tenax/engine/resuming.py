@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.application.application import Application
-from tenax.control.versions import StoredCheckpoint
+from tenax.control.versions import Cut
 from tenax.engine.batches import BatchPlanner
 from tenax.engine.observer import Observer
 from tenax.engine.ordering import Ordering
 from tenax.engine.publishing import Publisher
 from tenax.engine.settings import RunSettings
 from tenax.model.graph import TaskGraph
-from tenax.store import cuts as lines
-from tenax.store import records
+from tenax.store import cuts, records
 from tenax.store.checkpoints import ValidCheckpoint
 from tenax.store.store import Store
 from tenax.takeover.admission import admitted, fence
@@ -31,7 +30,7 @@ class TakenOver:
     publisher: Publisher
     planner: BatchPlanner
     ordering: Ordering
-    checkpoint: StoredCheckpoint | None
+    checkpoint: Cut | None
     run_id: str
 
 
@@ -75,7 +74,7 @@ def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> Non
 
 def _restored(
     graph: TaskGraph, store: Store, publisher: Publisher, ordering: Ordering, changes: Changes, observer: Observer
-) -> StoredCheckpoint | None:
+) -> Cut | None:
     """The checkpoint that the run goes on from: the newest that is whole, and older than any result that is lost."""
     final = publisher.final
     found = store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if publisher.owed else None)
@@ -88,24 +87,22 @@ def _restored(
     if checkpoint is None:
         return None
     notes = records.mapping(checkpoint.notes)
-    line = lines.from_record(checkpoint.number, notes)
-    line, segments = changes.applied(line, checkpoint.segments, graph.tasks(range(len(graph))))
+    cut = cuts.from_record(checkpoint.number, notes)
+    cut, segments = changes.applied(cut, checkpoint.segments, graph.tasks(range(len(graph))))
     marks, columns = records.mapping(notes["marks"]), records.mapping(notes["columns"])
-    empties = changes.inputs(line, records.mapping(notes["empties"]))
-    other = changes.affected(line)
+    empties = changes.inputs(cut, records.mapping(notes["empties"]))
+    other = changes.affected(cut)
     ordering.restore(
-        line.batch,
+        cut.oldest_batch,
         {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
         {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         {name: str(chunk) for name, chunk in columns.items() if name not in other},
     )
-    ordering.keep(line, segments)
-    return line
+    ordering.keep(cut, segments)
+    return cut
 
 
-def _record(
-    changes: Changes, store: Store, checkpoint: StoredCheckpoint | None, publisher: Publisher, observer: Observer
-) -> None:
+def _record(changes: Changes, store: Store, checkpoint: Cut | None, publisher: Publisher, observer: Observer) -> None:
     """Say what other code changes, and write it down before anything runs."""
     changes.record(store, checkpoint, max(publisher.published.values(), default=0))
     for words in changes.words:
@@ -116,12 +113,12 @@ def _renew(
     store: Store,
     planner: BatchPlanner,
     publisher: Publisher,
-    checkpoint: StoredCheckpoint | None,
+    checkpoint: Cut | None,
     observer: Observer,
 ) -> None:
     """Let a file be corrected after it stopped a run: what no result depends on is planned anew."""
     # The logs of all outputs are taken over by now: whatever an older driver still does, it commits nothing more.
-    stored = 0 if checkpoint is None else checkpoint.batch
+    stored = 0 if checkpoint is None else checkpoint.oldest_batch
     forgotten = planner.renew(stored, max(stored, publisher.highest))
     if forgotten is not None:
         store.record_event({"forgotten": {"from": forgotten.first, "changed": forgotten.what}})

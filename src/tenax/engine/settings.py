@@ -42,8 +42,8 @@ class RunSettings:
     """How an application runs.
 
     - `retain` and `replicas` are the plans of its protection: who keeps outputs, who runs twice. `strategies` says, by
-      operator, how states are stored, where it is not as `control` says; replicas of `doubled` tasks send as well.
-      `replan` finds better replicas, should they follow the load.
+      operator, how states are stored, where it is not as `control` says; replicas of `active_active` tasks send as
+      well. `replan` finds better replicas, should they follow the load.
     - `racks` is among how many racks the nodes are dealt out; `slots` how many tasks a node may hold.
     - So many `standby_nodes` hold replicas only, as long as there are others, each at most `standby_slots`.
     - `keep_batches` lets the whole batch log stay, so that the run can be replayed; `replay` runs what is logged and
@@ -61,7 +61,7 @@ class RunSettings:
     retain: tuple[Task, ...] = ()
     replicas: tuple[Task, ...] = ()
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    doubled: tuple[Task, ...] = ()
+    active_active: tuple[Task, ...] = ()
     replan: Replan | None = None
     racks: int | None = None
     slots: int | None = None

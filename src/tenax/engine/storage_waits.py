@@ -99,5 +99,5 @@ def _asked(instruction: instructions.Instruction) -> str:
             first, last = min(one.first for one in instruction.parts), max(one.last for one in instruction.parts)
             return f"publishing the results of batches {first} to {last}"
         case instructions.StoreCheckpoint():
-            return f"storing checkpoint {instruction.line.number}"
+            return f"storing checkpoint {instruction.cut.number}"
     return ""

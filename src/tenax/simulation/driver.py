@@ -52,7 +52,7 @@ from tenax.control.recovery.failures import (
     StorageRefused,
 )
 from tenax.control.state import Phase, Settings, Strategy
-from tenax.control.versions import NO_PASS, PassId, Span, Version
+from tenax.control.versions import NO_PASS, PassId, RebuildPoint, Span, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.simulation.chances import Chances, Fault, Killed
@@ -116,7 +116,7 @@ class Driver:
         self.tentative = 0
         self._results: dict[PassId, dict[tuple[Task, int], Digest]] = {}
         self._named = 0
-        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role, Version | None]]]] = set()
+        self._rounds: set[tuple[int, int, frozenset[tuple[Task, Role, RebuildPoint | None]]]] = set()
 
     def start(self, delay_s: float) -> None:
         """Claim the next epoch and begin, after a delay."""
@@ -128,7 +128,7 @@ class Driver:
             self._begin(self._report(StopRequested()))
 
     def lose(self, count: int) -> int:
-        """Some nodes die together; how many did. Before the start is known nobody would be told."""
+        """Some nodes die together; how many did. Before the start is known no event would say so."""
         if self.coordinator.state.phase is Phase.WAITING:
             return 0
         dying = self.world.random.sample(sorted(self.nodes), min(count, len(self.nodes)))
@@ -240,13 +240,13 @@ class Driver:
             if chunks is None or not self._all_alive(order.steps):
                 yield from self._hang_or_fail(order)
                 return
-            for step in sorted(order.steps, key=lambda one: world.toy.number[one.task]):
+            for step in sorted(order.steps, key=lambda step: world.toy.number[step.task]):
                 state = states[step]
                 assert state is not None
-                if step.towards is not None and step.start.pass_id == NO_PASS and 1 < batch == order.first:
+                if step.rebuilding is not None and step.start.pass_id == NO_PASS and 1 < batch == order.first:
                     continue  # of the batch before the oldest that counts there is nothing to remember
                 states[step], chunk = self._step(step, state, batch, chunks)
-                if step.towards is not None:
+                if step.rebuilding is not None:
                     continue
                 if step.role is not Role.REPLICA:
                     chunks[world.toy.number[step.task]] = chunk
@@ -256,7 +256,7 @@ class Driver:
                     self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
         made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
         reports = tuple(
-            TaskReport(version, step.node, 1, rows_out=1, since=self._since(version.task, order.last))
+            TaskReport(version, step.node, 1, rows_out=1, rebuild_from=self._rebuild_from(version.task, order.last))
             for step, version in made.items()
         )
         for step, version in made.items():
@@ -272,10 +272,10 @@ class Driver:
         self._results[order.pass_id] = results
         yield from self._report(PassFinished(order.pass_id, reports))
 
-    def _since(self, task: Task, batch: int) -> int:
+    def _rebuild_from(self, task: Task, batch: int) -> int:
         """From where on a state can be rebuilt; tasks may say that more is needed than is."""
-        since = self.world.toy.since(self.world.toy.number[task], batch)
-        return max(1, since - self.world.vague.choice([0, 0, 0, 1, 3])) if since else 0
+        first = self.world.toy.rebuild_from(self.world.toy.number[task], batch)
+        return max(1, first - self.world.vague.choice([0, 0, 0, 1, 3])) if first else 0
 
     def _check_room(self, order: RunPass) -> None:
         """No node runs more than it has room for; sources run anywhere."""
@@ -297,7 +297,8 @@ class Driver:
         if not self.world.toy.inputs[self.world.toy.number[step.task]]:
             return INITIAL
         if step.start.pass_id == NO_PASS:
-            if step.start.batch and step.towards is None and self.world.toy.memory_of(self.world.toy.number[step.task]):
+            memory = self.world.toy.memory_of(self.world.toy.number[step.task])
+            if step.start.batch and step.rebuilding is None and memory:
                 raise StoreMisused(f"a task with a memory is rebuilt before it goes on, found {step}")
             return INITIAL
         if step.stored:
@@ -308,7 +309,7 @@ class Driver:
 
     def _read(self, order: RunPass, batch: int) -> dict[int, Digest] | None:
         """The retained outputs of a batch that a pass needs; None if a node is gone."""
-        found = {}
+        chunks = {}
         for reading in order.readings:
             if not reading.first <= batch <= reading.last:
                 continue
@@ -317,12 +318,12 @@ class Driver:
                 return None
             key = reading.task, batch, reading.pass_id
             if reading.stored:
-                found[self.world.toy.number[reading.task]] = self.world.store.fetch_queue(self.epoch, key)
+                chunks[self.world.toy.number[reading.task]] = self.world.store.fetch_outputs(self.epoch, key)
                 continue
             if key not in node.outputs:
                 raise StoreMisused(f"retained outputs are there until they are trimmed, found {key} missing")
-            found[self.world.toy.number[reading.task]] = node.outputs[key]
-        return found
+            chunks[self.world.toy.number[reading.task]] = node.outputs[key]
+        return chunks
 
     def _step(self, step: Step, state: Digest, batch: int, chunks: dict[int, Digest]) -> tuple[Digest, Digest]:
         toy = self.world.toy
@@ -386,7 +387,7 @@ class Driver:
         yield from self._report(Published(order.pass_id, order.tentative))
 
     def _store(self, order: StoreCheckpoint) -> Steps:
-        store, number = self.world.store, order.line.number
+        store, number = self.world.store, order.cut.number
         yield from self._paused(order.pause_s)
         for version, name in zip(order.versions, order.nodes, strict=True):
             yield self._wait()
@@ -400,25 +401,25 @@ class Driver:
             if not source and version not in node.versions:
                 raise StoreMisused(f"a checkpoint is made of versions that are there, found {version} missing")
             store.upload(self.epoch, number, version, INITIAL if source else node.versions[version])
-            for span in order.line.queue(place):
-                self._upload_queue(number, version.task, span, node)
+            for span in order.cut.outputs_of(place):
+                self._upload_outputs(number, version.task, span, node)
         yield from self._moment()
         if self._fails():
             yield from self._report(CheckpointFailed(number, order.attempt, "unlucky"))
             return
-        store.seal(self.epoch, order.line)
+        store.seal(self.epoch, order.cut)
         yield self._wait()
         yield from self._report(CheckpointStored(number, order.attempt))
 
-    def _upload_queue(self, number: int, task: Task, span: Span, node: VirtualNode) -> None:
+    def _upload_outputs(self, number: int, task: Task, span: Span, node: VirtualNode) -> None:
         store = self.world.store
         for batch in range(span.first, span.last + 1):
             key = task, batch, span.pass_id
-            if store.has_queue(key):
+            if store.has_outputs(key):
                 continue
             if key not in node.outputs:
-                raise StoreMisused(f"a queue is made of outputs that are there, found {key} missing")
-            store.upload_queue(self.epoch, number, key, node.outputs[key])
+                raise StoreMisused(f"a checkpoint is made of outputs that are there, found {key} missing")
+            store.upload_outputs(self.epoch, number, key, node.outputs[key])
 
     def _plan(self, order: PlanReplicas) -> Steps:
         """Any replicas at all: whichever they are, and however often they move, results must be right."""
@@ -435,7 +436,7 @@ class Driver:
         yield from self._moment()
         self.world.store.trim(self.epoch, order.checkpoints_before, order.source_log_before)
         for node in self.nodes.values():
-            node.drop_outputs(order.retained_before, order.queues_before)
+            node.drop_outputs(order.retained_before, order.retained_before_of)
 
     def _report(self, event: Event) -> Steps:
         """Hand an event to the coordinator, and begin what it says."""
@@ -449,14 +450,14 @@ class Driver:
                 self._execute(instruction)
 
     def _judge_progress(self, event: Event) -> None:
-        """No round is made twice, unless what it made was lost: whoever rises for ever in place never comes back."""
+        """No round is made twice, unless what it made was lost: else a task would never catch up."""
         running, outage = self.coordinator.state.round, self.coordinator.state.outage
         lost = isinstance(event, NodesLost) or (isinstance(event, PassFailed) and isinstance(event.failure, NodeGone))
         if lost or outage is None:
             self._rounds.clear()
         if not isinstance(event, PassFinished) or running is None or running.pass_id != event.pass_id:
             return
-        made = running.first, running.last, frozenset((step.task, step.role, step.towards) for step in running.steps)
+        made = running.first, running.last, frozenset((step.task, step.role, step.rebuilding) for step in running.steps)
         if made in self._rounds:
             raise StoreMisused(f"rounds bring tasks closer, found one that was made before: {running}")
         self._rounds.add(made)

@@ -21,8 +21,12 @@ class VirtualNode:
 
     def drop_versions(self, before: int) -> None:
         """Let go of old versions."""
-        self.versions = {version: one for version, one in self.versions.items() if version.batch >= before}
+        self.versions = {version: content for version, content in self.versions.items() if version.batch >= before}
 
-    def drop_outputs(self, before: int, queues_before: Mapping[Task, int]) -> None:
+    def drop_outputs(self, before: int, before_of: Mapping[Task, int]) -> None:
         """Let go of old outputs."""
-        self.outputs = {key: one for key, one in self.outputs.items() if key[1] >= queues_before.get(key[0], before)}
+        self.outputs = {
+            (task, batch, made_by): content
+            for (task, batch, made_by), content in self.outputs.items()
+            if batch >= before_of.get(task, before)
+        }

@@ -79,8 +79,8 @@ def simulate(seed: int, trace: Callable[[str], None] | None = None, shape: Shape
     try:
         return _simulate(Draws(seed), trace, shape)
     except Exception as error:
-        told = "" if shape is Shape.TOY else f", '{shape}'"
-        again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print{told})"'
+        argument = "" if shape is Shape.TOY else f", '{shape}'"
+        again = f'python -c "from tenax.simulation.runs import simulate; simulate({seed}, print{argument})"'
         raise SimulationFailed(f"seed {seed} fails: {type(error).__name__}: {error}; see it again: {again}") from error
 
 
@@ -102,7 +102,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         outputs=random.choice([Outputs.TENTATIVE] * 3 + [Outputs.HOLD]),
         backups=random.choice(list(Backups)),
         max_batches_per_round=random.randint(1, 5),
-        join_gap=random.randint(1, 3),
+        cutover_lag=random.randint(1, 3),
         patience=random.randint(1, 4),
         tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
         measure_every=plans.choice([1, 6]),
@@ -207,8 +207,8 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
     judge_end(toy, store, tally.drivers, batches)
-    superseded = sum(one.stop is not None and one.stop.outcome is Outcome.SUPERSEDED for one in tally.drivers)
-    tentative = sum(one.tentative for one in tally.drivers)
+    superseded = sum(driver.stop is not None and driver.stop.outcome is Outcome.SUPERSEDED for driver in tally.drivers)
+    tentative = sum(driver.tentative for driver in tally.drivers)
     return Outcomes(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.events, kernel.now_s)
 
 
@@ -232,10 +232,10 @@ def judge_results(toy: Toy, store: Store, batches: int) -> None:
     for commit in finals:
         by_output.setdefault(str(commit.task), []).append(commit)
     for task, commits in by_output.items():
-        found = [(commit.batch, task, commit.content) for commit in commits]
-        wanted = [one for one in expected if one[1] == task]
-        if found != wanted:
-            wrong = next((a, b) for a, b in zip([*found, None], [*wanted, None], strict=False) if a != b)
+        committed = [(commit.batch, task, commit.content) for commit in commits]
+        wanted = [result for result in expected if result[1] == task]
+        if committed != wanted:
+            wrong = next((a, b) for a, b in zip([*committed, None], [*wanted, None], strict=False) if a != b)
             raise AssertionError(f"results are those of a run without failures, found {wrong[0]} for {wrong[1]}")
     if len(finals) != len(expected):
         raise AssertionError(f"{len(expected)} final results are committed, found {len(finals)}")
@@ -254,13 +254,9 @@ def judge_end(toy: Toy, store: Store, drivers: list[Driver], batches: int) -> No
         raise AssertionError(f"the newest driver finishes, found {last}")
     if any(driver.group.alive for driver in drivers):
         raise AssertionError("no driver is left waiting, found one")
-    line = store.checkpoints[max(store.checkpoints)][0]
-    rebuilt = {
-        task
-        for task, version in zip(toy.tasks, line.versions, strict=True)
-        if toy.memory_of(toy.number[task]) is not None
-    }
-    newest = min(version.batch for version in line.versions if version.task not in rebuilt)
+    cut = store.checkpoints[max(store.checkpoints)][0]
+    rebuilt = {task for task in toy.tasks if toy.memory_of(toy.number[task]) is not None}
+    newest = min(point.batch for point in cut.points if point.task not in rebuilt)
     if newest != batches:
         raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
 
@@ -269,10 +265,10 @@ def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:
     """How states are stored: in half of the runs all aligned, else all alike, or every operator in its own way."""
     names = [operator.name for operator in toy.graph.operators]
     stored = [strategy for strategy in Strategy if strategy is not Strategy.NONE]
-    everybody, kind = random.choice(stored), random.random()
+    for_all, kind = random.choice(stored), random.random()
     if kind < 0.5:
         return {}
-    return {name: everybody if kind < 0.8 else random.choice(stored) for name in names}
+    return {name: for_all if kind < 0.8 else random.choice(stored) for name in names}
 
 
 def _memories(random: Random, toy: Toy) -> Mapping[str, int]:
@@ -294,19 +290,21 @@ def _random_toy(random: Random) -> Toy:
     drawn = random_topology(spec, random.getrandbits(32))
     read = random.choice([0.0, 0.0, 0.2])
     operators = tuple(
-        replace(one, output=Output()) if one.inputs and one.output is None and random.random() < read else one
-        for one in drawn.operators
+        replace(operator, output=Output())
+        if operator.inputs and operator.output is None and random.random() < read
+        else operator
+        for operator in drawn.operators
     )
     return Toy(TaskGraph(replace(drawn, operators=operators)))
 
 
 @lru_cache(maxsize=1)
 def _toys() -> tuple[Toy, ...]:
-    one, split, merge = Partitioning.ONE_TO_ONE, Partitioning.SPLIT, Partitioning.MERGE
-    line = (Operator("a"), Operator("b", inputs=(Input("a", one),)))
+    single, split, merge = Partitioning.ONE_TO_ONE, Partitioning.SPLIT, Partitioning.MERGE
+    line = (Operator("a"), Operator("b", inputs=(Input("a", single),)))
     wide = (
         Operator("a", 2),
-        Operator("b", 2, (Input("a", one),)),
+        Operator("b", 2, (Input("a", single),)),
         Operator("c", 3, (Input("b"),)),
         Operator("d", 1, (Input("c", merge),)),
     )
@@ -314,7 +312,7 @@ def _toys() -> tuple[Toy, ...]:
         Operator("a"),
         Operator("b", 2, (Input("a", split),)),
         Operator("c", 2, (Input("a", split),)),
-        Operator("d", 2, (Input("b", one), Input("c", one)), correlated=True),
+        Operator("d", 2, (Input("b", single), Input("c", single)), correlated=True),
     )
     two = (
         Operator("a"),
@@ -325,10 +323,10 @@ def _toys() -> tuple[Toy, ...]:
     long = (
         Operator("a", 2),
         Operator("b", 2, (Input("a"),)),
-        Operator("c", 2, (Input("b", one),)),
+        Operator("c", 2, (Input("b", single),)),
         Operator("d", 2, (Input("c"),)),
         Operator("e", 1, (Input("d", merge),)),
-        Operator("f", 2, (Input("e", split), Input("b", one))),
+        Operator("f", 2, (Input("e", split), Input("b", single))),
     )
     named = (
         ("line", line),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tenax.control.versions import PassId, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, Version
 from tenax.model.tasks import Task
 
 Digest = bytes
@@ -39,10 +39,10 @@ Output = tuple[Task, int, PassId]
 
 @dataclass(slots=True)
 class Contents:
-    """What lies in the store for a checkpoint: states and queues."""
+    """What lies in the store for a checkpoint: states, and retained outputs beside them."""
 
     states: dict[Version, Digest] = field(default_factory=dict)
-    queues: dict[Output, Digest] = field(default_factory=dict)
+    outputs: dict[Output, Digest] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Store:
     history: dict[int, tuple[int, int]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     committed: set[tuple[Task, int]] = field(default_factory=set)
-    checkpoints: dict[int, tuple[StoredCheckpoint, Contents]] = field(default_factory=dict)
+    checkpoints: dict[int, tuple[Cut, Contents]] = field(default_factory=dict)
     uploads: dict[tuple[int, int], Contents] = field(default_factory=dict)
 
     def claim(self) -> int:
@@ -76,10 +76,10 @@ class Store:
     @property
     def published(self) -> dict[Task, int]:
         """The last batch of every output whose final result is committed."""
-        found = dict.fromkeys(self.outputs, 0)
+        newest = dict.fromkeys(self.outputs, 0)
         for task, batch in self.committed:
-            found[task] = max(found[task], batch)
-        return found
+            newest[task] = max(newest[task], batch)
+        return newest
 
     @property
     def final(self) -> int:
@@ -119,38 +119,40 @@ class Store:
         self._fence(epoch)
         self.uploads.setdefault((epoch, number), Contents()).states[version] = content
 
-    def upload_queue(self, epoch: int, number: int, output: Output, content: Digest) -> None:
+    def upload_outputs(self, epoch: int, number: int, output: Output, content: Digest) -> None:
         """Upload outputs that lie beside a version of a checkpoint."""
         self._fence(epoch)
-        self.uploads.setdefault((epoch, number), Contents()).queues[output] = content
+        self.uploads.setdefault((epoch, number), Contents()).outputs[output] = content
 
-    def has_queue(self, output: Output) -> bool:
+    def has_outputs(self, output: Output) -> bool:
         """Whether a checkpoint has these outputs."""
-        return any(output in contents.queues for _, contents in self.checkpoints.values())
+        return any(output in contents.outputs for _, contents in self.checkpoints.values())
 
-    def seal(self, epoch: int, line: StoredCheckpoint) -> None:
+    def seal(self, epoch: int, cut: Cut) -> None:
         """Commit the manifest of a checkpoint; what was not uploaded now lies there since the one before."""
         self._fence(epoch)
-        uploaded = self.uploads.pop((epoch, line.number), Contents())
-        states, queues = dict(uploaded.states), dict(uploaded.queues)
+        uploaded = self.uploads.pop((epoch, cut.number), Contents())
+        states, outputs = dict(uploaded.states), dict(uploaded.outputs)
         for _, contents in self.checkpoints.values():
             states |= contents.states
-            queues |= contents.queues
-        outputs = [
-            (version.task, batch, span.pass_id)
-            for number, version in enumerate(line.versions)
-            for span in line.queue(number)
+            outputs |= contents.outputs
+        versions = [point for point in cut.points if isinstance(point, Version)]
+        needed = [
+            (point.task, batch, span.pass_id)
+            for number, point in enumerate(cut.points)
+            for span in cut.outputs_of(number)
             for batch in range(span.first, span.last + 1)
         ]
-        missing = [one for one in line.versions if one not in states and one.batch and not one.is_recipe]
-        if missing or not set(outputs) <= set(queues):
-            raise StoreMisused(f"a manifest is committed last, found parts of {line.number} missing")
-        if line.top > self.final:
-            raise StoreMisused(f"results before a checkpoint are committed, found {self.final} < {line.top}")
+        missing = [version for version in versions if version not in states and version.batch]
+        if missing or not set(needed) <= set(outputs):
+            raise StoreMisused(f"a manifest is committed last, found parts of {cut.number} missing")
+        if cut.newest_batch > self.final:
+            raise StoreMisused(f"results before a checkpoint are committed, found {self.final} < {cut.newest_batch}")
         contents = Contents(
-            {one: states[one] for one in line.versions if one in states}, {one: queues[one] for one in outputs}
+            {version: states[version] for version in versions if version in states},
+            {output: outputs[output] for output in needed},
         )
-        self.checkpoints[line.number] = line, contents
+        self.checkpoints[cut.number] = cut, contents
 
     def fetch(self, epoch: int, version: Version) -> Digest:
         """The content of a version of a complete checkpoint."""
@@ -160,23 +162,23 @@ class Store:
         self._fence(epoch)
         raise StoreMisused(f"a checkpoint is restored before it is trimmed, found {version} missing")
 
-    def fetch_queue(self, epoch: int, output: Output) -> Digest:
+    def fetch_outputs(self, epoch: int, output: Output) -> Digest:
         """Outputs that lie beside a version of a complete checkpoint."""
         for _, contents in self.checkpoints.values():
-            if output in contents.queues:
-                return contents.queues[output]
+            if output in contents.outputs:
+                return contents.outputs[output]
         self._fence(epoch)
-        raise StoreMisused(f"a queue is read before it is trimmed, found {output} missing")
+        raise StoreMisused(f"outputs are read before they are trimmed, found {output} missing")
 
     def leads_on(self, number: int) -> bool:
         """Whether all batches that follow a checkpoint are still in the log."""
-        after = self.checkpoints[number][0].batch if number else 0
+        after = self.checkpoints[number][0].oldest_batch if number else 0
         return all(batch in self.ranges for batch in range(after + 1, self.logged + 1))
 
     def set_aside(self, epoch: int, number: int) -> None:
         """Checkpoints that a driver has passed over for an older one, because they are damaged, count no more."""
         self._fence(epoch)
-        self.checkpoints = {one: held for one, held in self.checkpoints.items() if one <= number}
+        self.checkpoints = {known: held for known, held in self.checkpoints.items() if known <= number}
 
     @property
     def kept(self) -> list[int]:
@@ -187,11 +189,11 @@ class Store:
         """Drop old checkpoints and ranges; what a restart from the two newest checkpoints needs must stay."""
         self._fence(epoch)
         kept = self.kept
-        self.checkpoints = {number: one for number, one in self.checkpoints.items() if number >= checkpoints_before}
-        self.ranges = {batch: one for batch, one in self.ranges.items() if batch >= source_log_before}
+        self.checkpoints = {number: held for number, held in self.checkpoints.items() if number >= checkpoints_before}
+        self.ranges = {batch: rows for batch, rows in self.ranges.items() if batch >= source_log_before}
         if self.kept != kept:
             raise StoreMisused(f"the two newest checkpoints stay, found {self.kept} of {kept}")
-        oldest = self.checkpoints[kept[0]][0].batch if kept[0] else 0
+        oldest = self.checkpoints[kept[0]][0].oldest_batch if kept[0] else 0
         missing = [batch for batch in range(oldest + 1, self.logged + 1) if batch not in self.ranges]
         if missing:
             raise StoreMisused(f"batches after the oldest kept checkpoint stay, found {missing[0]} trimmed")

@@ -69,7 +69,7 @@ class Toy:
         """Of how many batches a task knows; None if of all."""
         return self.memory.get(self.tasks[number].operator) if self.inputs[number] else None
 
-    def since(self, number: int, batch: int) -> int:
+    def rebuild_from(self, number: int, batch: int) -> int:
         """The batch from which on a task is stepped to have its state after another one; 0 if that is not enough.
 
         What it takes of the first of these is nothing, so that is the one before the oldest it remembers.

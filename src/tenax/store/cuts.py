@@ -1,28 +1,28 @@
-"""Lines through a run as plain data, for the manifests of checkpoints."""
+"""Cuts through a run as plain data: what the manifest of a checkpoint says of where each task begins again."""
 
 from __future__ import annotations
 
-from tenax.control.versions import PassId, Span, StoredCheckpoint, Version
+from tenax.control.versions import Cut, PassId, Span, parse_restore_point
 from tenax.errors import DamagedStore
 from tenax.store import records
 from tenax.store.records import Json, JsonObject
 
 
-def to_record(line: StoredCheckpoint) -> JsonObject:
-    """What a manifest says of a line, beside its number."""
+def to_record(cut: Cut) -> JsonObject:
+    """What a manifest says of a cut, beside its number."""
     return {
-        "versions": [str(version) for version in line.versions],
-        "queues": [[[span.first, span.last, str(span.pass_id)] for span in queue] for queue in line.queues],
-        "acknowledged": list(line.acknowledged),
+        "points": [str(point) for point in cut.points],
+        "outputs": [[[span.first, span.last, str(span.pass_id)] for span in spans] for spans in cut.outputs],
+        "acknowledged": list(cut.acknowledged),
     }
 
 
-def from_record(number: int, record: JsonObject) -> StoredCheckpoint:
+def from_record(number: int, record: JsonObject) -> Cut:
     """What `to_record` made."""
-    versions = tuple(Version.parse(str(one)) for one in records.items(record["versions"]))
-    queues = tuple(tuple(_span(span) for span in records.items(queue)) for queue in records.items(record["queues"]))
-    marks = tuple(int(str(one)) for one in records.items(record["acknowledged"]))
-    return StoredCheckpoint(number, versions, queues, marks)
+    points = tuple(parse_restore_point(str(text)) for text in records.items(record["points"]))
+    outputs = tuple(tuple(_span(span) for span in records.items(spans)) for spans in records.items(record["outputs"]))
+    acknowledged = tuple(int(str(batch)) for batch in records.items(record["acknowledged"]))
+    return Cut(number, points, outputs, acknowledged)
 
 
 def _span(value: Json) -> Span:

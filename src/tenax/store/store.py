@@ -17,7 +17,7 @@ from tenax.store.events import EventLog
 from tenax.store.journal import Journal
 from tenax.store.records import Json, JsonObject
 
-FORMAT = 5
+FORMAT = 6
 KEPT_CHECKPOINTS = 2
 ABOUT = "store.json"
 CHANGES = "changes"  # the folder of the log of other topologies that were admitted

@@ -16,8 +16,7 @@ from tenax.operators.custom import KeyedComputation
 from tenax.operators.join import Join
 from tenax.operators.top import Top
 from tenax.operators.windows import Windows
-from tenax.store import cuts as lines
-from tenax.store import journal, records
+from tenax.store import cuts, journal, records
 from tenax.store.checkpoints import Manifests, ValidCheckpoint
 from tenax.store.journal import Journal
 from tenax.store.records import Json, JsonObject
@@ -128,16 +127,16 @@ class _Judge:
     def _position(self) -> Position:
         found = Manifests(self.folder).newest_valid()
         checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
-        line = None
+        cut = None
         if checkpoint is not None:
-            line = lines.from_record(checkpoint.number, records.mapping(checkpoint.notes))
+            cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
         logs = {name: str(records.mapping(one)["log"]) for name, one in records.mapping(self.stored["sinks"]).items()}
         published = [max(self._last(name, log).values(), default=0) for name, log in logs.items()]
         batches = self._batches()
         data = batches[-1]["data"] if batches else None
         ended = isinstance(data, Mapping) and bool(data.get("ended"))
         last = records.integer(batches[-1], "batch") if ended else None
-        return Position(checkpoint, line, max(published, default=0), last)
+        return Position(checkpoint, cut, max(published, default=0), last)
 
     def _batches(self) -> list[JsonObject]:
         folder = self.folder / "batches"
@@ -224,7 +223,7 @@ class _Judge:
             states = [name for name in states if name in older and name not in emptied]
         if not states or position.is_beginning:
             return [], []
-        batches = [] if position.line is None else [one.after for one in position.line.versions]
+        batches = [] if position.cut is None else [point.inputs_after for point in position.cut.points]
         first, last = min(batches, default=0) + 1, max(position.published, position.batch)
         named = "; ".join(str(one) for name, one in self.comparison.changed.items() if name in changing)
         return (

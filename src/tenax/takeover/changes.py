@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tenax.application.application import Application
 from tenax.application.schemas_ahead import Frames, inputs_ahead
-from tenax.control.versions import NO_PASS, StoredCheckpoint, Version
+from tenax.control.versions import NO_PASS, Cut, RebuildPoint, RestorePoint, Version
 from tenax.errors import DamagedStore, UnsuitableStore
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
@@ -48,33 +48,33 @@ class Position:
     """
 
     checkpoint: Checkpoint | None
-    line: StoredCheckpoint | None
+    cut: Cut | None
     published: int
     last: int | None = None
 
     @property
     def batch(self) -> int:
         """The batch of the newest state of the checkpoint; 0 without one."""
-        return 0 if self.line is None else self.line.top
+        return 0 if self.cut is None else self.cut.newest_batch
 
     @property
     def is_beginning(self) -> bool:
         """Whether no state is stored and no result published."""
-        return self.line is None and not self.published
+        return self.cut is None and not self.published
 
     @property
     def rebuilt(self) -> set[str]:
         """The operators whose states are not stored, but would be rebuilt from earlier batches."""
-        return {version.task.operator for version in self._versions if version.is_recipe}
+        return {point.task.operator for point in self._points if isinstance(point, RebuildPoint)}
 
     @property
     def older(self) -> set[str]:
         """The operators that would be stepped again through batches up to the newest of the checkpoint."""
-        return {version.task.operator for version in self._versions if version.after < self.batch}
+        return {point.task.operator for point in self._points if point.inputs_after < self.batch}
 
     @property
-    def _versions(self) -> tuple[Version, ...]:
-        return () if self.line is None else self.line.versions
+    def _points(self) -> tuple[RestorePoint, ...]:
+        return () if self.cut is None else self.cut.points
 
     @property
     def inputs(self) -> dict[str, Frames]:
@@ -113,13 +113,13 @@ class Changes:
         """Up to which batches the results of outputs lie where these went before, by partition."""
         return {**moved_results(self.known), **self.moved}
 
-    def record(self, store: Store, line: StoredCheckpoint | None, published: int) -> None:
+    def record(self, store: Store, cut: Cut | None, published: int) -> None:
         """Write the change down: from now on the store is this code's.
 
         By now nobody else can commit anything; what the driver before has done at the last moment is seen here.
         """
         if self.words:
-            stands = 0 if line is None else line.number
+            stands = 0 if cut is None else cut.number
             if stands != self.checkpoint or (self.concerns_states and published > self.batch):
                 raise UnsuitableStore(
                     f"{store.folder}: code changes behind batch {self.batch}, where the last driver ended, found it "
@@ -156,54 +156,53 @@ class Changes:
                     f"{record['batch']} damaged ({'; '.join(damage) or 'missing'}): restore those files"
                 )
 
-    def applied(
-        self, line: StoredCheckpoint, segments: Segments, tasks: Sequence[Task]
-    ) -> tuple[StoredCheckpoint, Segments]:
-        """A restored line in the order of these tasks, with operators that start empty as they begin."""
-        place = {version.task: number for number, version in enumerate(line.versions)}
+    def applied(self, cut: Cut, segments: Segments, tasks: Sequence[Task]) -> tuple[Cut, Segments]:
+        """A restored cut in the order of these tasks, with operators that start empty as they begin."""
+        place = {point.task: number for number, point in enumerate(cut.points)}
         if set(place) == set(tasks):
             order = [place[task] for task in tasks]
-            line = replace(
-                line,
-                versions=tuple(line.versions[one] for one in order),
-                queues=tuple(line.queues[one] for one in order) if line.queues else (),
-                acknowledged=tuple(line.acknowledged[one] for one in order) if line.acknowledged else (),
+            cut = replace(
+                cut,
+                points=tuple(cut.points[number] for number in order),
+                outputs=tuple(cut.outputs[number] for number in order) if cut.outputs else (),
+                acknowledged=tuple(cut.acknowledged[number] for number in order) if cut.acknowledged else (),
             )
-        empty, changed = self._begun(line, "emptied", self.emptied), self._begun(line, "changed", self.changed)
+        empty, changed = self._begun(cut, "emptied", self.emptied), self._begun(cut, "changed", self.changed)
         affected = {*empty, *changed, *behind(self.application.topology, empty | changed)}
         # What has no state can be anywhere: behind the old code's batches it need not step, nor could it be fed.
         lifted = {name for name in affected if name in self.application.computations} - self._keeping(affected)
         begun = [
-            one.task.operator in empty or (one.task.operator in lifted and one.after < line.top)
-            for one in line.versions
+            point.task.operator in empty or (point.task.operator in lifted and point.inputs_after < cut.newest_batch)
+            for point in cut.points
         ]
-        versions = (
-            Version(one.task, line.top, NO_PASS) if new else one for one, new in zip(line.versions, begun, strict=True)
+        points = (
+            Version(point.task, cut.newest_batch, NO_PASS) if new else point
+            for point, new in zip(cut.points, begun, strict=True)
         )
-        queues = (() if new else queue for queue, new in zip(line.queues, begun, strict=False))
-        new = {one.task for one, new in zip(line.versions, begun, strict=True) if new}
-        line = replace(line, versions=tuple(versions), queues=tuple(queues))
-        return line, {task: () if task in new else parts for task, parts in segments.items()}
+        outputs = (() if new else spans for spans, new in zip(cut.outputs, begun, strict=False))
+        new = {point.task for point, new in zip(cut.points, begun, strict=True) if new}
+        cut = replace(cut, points=tuple(points), outputs=tuple(outputs))
+        return cut, {task: () if task in new else parts for task, parts in segments.items()}
 
-    def affected(self, line: StoredCheckpoint) -> set[str]:
+    def affected(self, cut: Cut) -> set[str]:
         """The operators whose rows may look otherwise from here on: those that have changed, and all behind them."""
-        changed = self._begun(line, "changed", self.changed)
+        changed = self._begun(cut, "changed", self.changed)
         return {*changed, *behind(self.application.topology, changed)}
 
-    def inputs(self, line: StoredCheckpoint, known: JsonObject) -> JsonObject:
+    def inputs(self, cut: Cut, known: JsonObject) -> JsonObject:
         """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
-        changed = self._begun(line, "changed", self.changed)
+        changed = self._begun(cut, "changed", self.changed)
         if not changed:
             return known
         affected = behind(self.application.topology, changed)
         ahead = inputs_ahead(self.application, _frames(known), affected)
         return {name: [encode(one, END_WATERMARK_US).hex() for one in found] for name, found in ahead.items()}
 
-    def _begun(self, line: StoredCheckpoint, what: str, now: Sequence[str]) -> set[str]:
+    def _begun(self, cut: Cut, what: str, now: Sequence[str]) -> set[str]:
         """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
-        found = (one for one in self.known if one["checkpoint"] == line.number)
+        found = (one for one in self.known if one["checkpoint"] == cut.number)
         before = {str(name) for record in found for name in records.items(record[what])}
-        return before | set(now if line.number == self.checkpoint else ())
+        return before | set(now if cut.number == self.checkpoint else ())
 
     def _keeping(self, names: Collection[str]) -> set[str]:
         return {name for name in names if self.application.has_state(name)}

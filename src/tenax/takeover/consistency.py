@@ -14,8 +14,7 @@ from tenax.application.application import Application, late_output
 from tenax.connectors.ledger import Key
 from tenax.connectors.sink import Sink, Survey
 from tenax.errors import DamagedStore
-from tenax.store import cuts as lines
-from tenax.store import journal, records
+from tenax.store import cuts, journal, records
 from tenax.store.checkpoints import Checkpoint, Manifests
 
 MAX_CHECKPOINTS = 1_000  # that are looked at; a store keeps a few
@@ -148,7 +147,7 @@ def oldest_remade(found: Standings) -> int:
 
 def newest_batch(checkpoint: Checkpoint) -> int:
     """The batch of a checkpoint's newest state."""
-    return lines.from_record(checkpoint.number, records.mapping(checkpoint.notes)).top
+    return cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes)).newest_batch
 
 
 def _last(known: Iterable[Key], partition: int) -> int:

@@ -65,14 +65,14 @@ def test_individual_tasks_are_stored_by_timers_of_their_own() -> None:
     ]
 
 
-def test_a_sweep_goes_upstream_from_the_last_tasks_and_leaves_no_queues() -> None:
+def test_a_sweep_goes_upstream_from_the_last_tasks_and_leaves_no_outputs() -> None:
     talk, found = stored_with(Strategy.SWEEPING, 14, every=8)
     assert found == [
         (8, ["e[0]@8", "d[0]@8"]),
         (10, ["c[0]@8"]),  # its outputs until 8 are acknowledged
         (12, ["b[0]@8"]),
     ]
-    assert talk.coordinator.state.newest.queues == ()
+    assert talk.coordinator.state.newest.outputs == ()
     assert talk.coordinator.state.sweeps == ()
 
 
@@ -96,7 +96,7 @@ def test_a_sweep_goes_on_while_the_next_one_follows() -> None:
         ["c[0]@8"],
         ["e[0]@12", "b[0]@8", "d[0]@12"],
     ]
-    assert talk.coordinator.state.newest.queues == ()
+    assert talk.coordinator.state.newest.outputs == ()
 
 
 def test_after_a_loss_a_sweep_stores_what_there_is() -> None:
@@ -119,9 +119,9 @@ def test_swept_tasks_keep_no_outputs_and_make_them_again_for_a_lost_consumer() -
     talk.loses(HOMES[D])
     seen = rounds_until_whole(talk)
     assert [(one.first, one.last, steps(one)) for one in seen] == [
-        (1, 2, ["a[0] shadow", "b[0] shadow"]),
-        (3, 4, ["a[0] shadow", "b[0] shadow"]),
-        (5, 6, ["a[0] shadow", "b[0] shadow", "c[0] shadow", "d[0] primary"]),
+        (1, 2, ["a[0] replay", "b[0] replay"]),
+        (3, 4, ["a[0] replay", "b[0] replay"]),
+        (5, 6, ["a[0] replay", "b[0] replay", "c[0] replay", "d[0] primary"]),
     ]
 
 
@@ -148,7 +148,7 @@ def rounds_until_whole(talk: Dialogue) -> list[RunPass]:
         assert talk.round is not None
         seen.append(talk.round)
         talk.finishes_round()
-    assert talk.coordinator.standing.whole
+    assert talk.coordinator.standing.healthy
     return seen
 
 
@@ -174,7 +174,7 @@ def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:
     talk, _ = stored_with(Strategy.SWEEPING, 8)
     trim = talk.coordinator.state.trimmed
     assert trim is not None
-    assert trim.queues_before == {B: 5, C: 9}
+    assert trim.retained_before_of == {B: 5, C: 9}
     assert trim.source_log_before == 1  # the older of the two kept lines still has b at the beginning
 
 
@@ -198,10 +198,10 @@ def test_neighbours_that_are_lost_together_come_back_from_states_of_different_ba
 
 def test_a_restarted_run_reads_queues_from_the_store() -> None:
     talk, _ = stored_with(Strategy.INDIVIDUAL, 4)
-    line = talk.coordinator.state.newest
-    assert [version.batch for version in line.versions] == [4, 4, 4, 2, 2]  # a, e, b, c, d
+    cut = talk.coordinator.state.newest
+    assert [version.batch for version in cut.points] == [4, 4, 4, 2, 2]  # a, e, b, c, d
     again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.INDIVIDUAL))
-    told = again.handle(Started(2, NODES, line, 20, {D: 4, Task("e", 0): 4}))
+    told = again.handle(Started(2, NODES, cut, 20, {D: 4, Task("e", 0): 4}))
     readings: list[Reading] = []
     for _ in range(20):
         rounds = [one for one in told if isinstance(one, RunPass)]
@@ -235,6 +235,6 @@ def test_the_interval_is_in_batches_in_seconds_or_the_best_for_a_failure_rate(
         talk.publishes()
         if talk.coordinator.state.storing is not None:
             assert talk.store is not None
-            talk.tell(CheckpointStored(talk.store.line.number, talk.store.attempt, 1_000, 0.5))
+            talk.tell(CheckpointStored(talk.store.cut.number, talk.store.attempt, 1_000, 0.5))
     run = Run(TREE, settings, nowhere)
     assert interval(run, talk.coordinator.state) == expected

@@ -14,7 +14,7 @@ EVERY_4 = replace(SETTINGS, checkpoint_every=4)
 N1, N2, N3 = Node("n1"), Node("n2"), Node("n3")
 
 
-def crowded(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = Strategy.ALIGNED) -> Dialogue:
+def with_new_nodes(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = Strategy.ALIGNED) -> Dialogue:
     """All tasks on n1 or these nodes, 6 batches finished, the next pass runs."""
     talk = Dialogue(TREE, None, nodes or (N1,), replace(EVERY_4, strategy=strategy), replicas=replicas)
     talk.logs(20)
@@ -24,7 +24,7 @@ def crowded(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = 
 
 def catching_up() -> Dialogue:
     """All tasks on n1, and copies of those that are to move on n2, behind the live passes."""
-    talk = crowded()
+    talk = with_new_nodes()
     talk.gains(N2)
     talk.finishes_live()
     talk.publishes()
@@ -42,7 +42,7 @@ def moves(said: list[str]) -> list[str]:
 
 
 def test_tasks_move_to_nodes_that_come_and_chains_stay_whole() -> None:
-    talk = crowded()
+    talk = with_new_nodes()
     talk.gains(N2, N3)
     assert moves(goes_on(talk, 8)) == ["move a[0] n3, e[0] n2"]
     assert homes(talk) == {A: "n3", E: "n2", B: "n1", C: "n1", D: "n1"}
@@ -51,7 +51,7 @@ def test_tasks_move_to_nodes_that_come_and_chains_stay_whole() -> None:
 
 
 def test_live_passes_go_on_while_a_copy_catches_up() -> None:
-    talk = crowded()
+    talk = with_new_nodes()
     talk.gains(N2)
     talk.finishes_live()
     talk.publishes()
@@ -66,13 +66,13 @@ def test_live_passes_go_on_while_a_copy_catches_up() -> None:
 
 
 def test_nobody_moves_if_that_takes_nothing_off_the_fullest_node() -> None:
-    talk = crowded(*(Node(f"n{number}") for number in range(1, 4)))
+    talk = with_new_nodes(*(Node(f"n{number}") for number in range(1, 4)))
     talk.gains(Node("n4"))
     assert moves(goes_on(talk, 8)) == []  # b, c and d are a chain: no other node could be fuller
 
 
 def test_whoever_has_a_replica_stays() -> None:
-    talk = crowded(N1, N2, replicas=(B, C, D, E))
+    talk = with_new_nodes(N1, N2, replicas=(B, C, D, E))
     before = homes(talk)
     talk.gains(N3)
     goes_on(talk, 8)
@@ -98,14 +98,14 @@ def test_an_old_node_that_is_lost_leaves_the_copies_to_go_on() -> None:
 
 
 def test_room_is_respected() -> None:
-    talk = crowded(Node("n1", slots=5))
+    talk = with_new_nodes(Node("n1", slots=5))
     talk.gains(Node("n2", slots=1))
     goes_on(talk, 8)
     assert sum(home == "n2" for home in homes(talk).values()) <= 1
 
 
 def test_a_sweep_that_a_move_overtakes_stores_what_there_is() -> None:
-    talk = crowded(strategy=Strategy.SWEEPING)
+    talk = with_new_nodes(strategy=Strategy.SWEEPING)
     talk.gains(N2)
     assert moves(goes_on(talk, 8)) == ["move e[0] n2"]
-    assert talk.coordinator.state.newest.batch >= 8
+    assert talk.coordinator.state.newest.oldest_batch >= 8

@@ -21,7 +21,7 @@ LOST_C = [
     "cancel 1.3",
     "recover c[0] n6; queries: d[0]",
     "round 1.4, batches 1-2, keep 0",
-    "  c[0] n6 stored 0/0.0, shadow b[0] n2 stored 0/0.0, shadow a[0] n1 0/0.0",
+    "  c[0] n6 stored 0/0.0, replay b[0] n2 stored 0/0.0, replay a[0] n1 0/0.0",
     "  retain b[0], c[0]",
     "live 1.5, batches 5-6, keep 0",
     "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2, d[0]~ n4 4/1.2",
@@ -82,7 +82,7 @@ def test_held_outputs_leave_nothing_to_run_where_all_depends_on_what_is_lost() -
         "cancel 1.2",
         "recover b[0] n4; queries: c[0]",
         "round 1.3, batches 1-2, keep 0",
-        "  b[0] n4 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  b[0] n4 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0]",
     ]
 
@@ -92,7 +92,7 @@ def test_blocking_recovery_runs_no_live_pass_until_all_are_back() -> None:
     assert talk.loses("n3") == LOST_C[:5]
     assert talk.finishes_round() == [
         "round 1.5, batches 3-4, keep 0",
-        "  c[0] n6 2/1.4, shadow b[0] n2 2/1.4, shadow a[0] n1 2/0.0",
+        "  c[0] n6 2/1.4, replay b[0] n2 2/1.4, replay a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]
     assert talk.finishes_round() == [
@@ -107,7 +107,7 @@ def test_a_delay_shows_nothing_tentative_until_it_is_over() -> None:
     assert talk.finishes_live()[0] == "publish 1.5: e[0] 5-6"
     assert talk.publishes() == []
     assert talk.tell(Woken(2)) == []
-    assert talk.coordinator.log[-1].ignored == "nobody waits for this"
+    assert talk.coordinator.log[-1].ignored == "this outage does not wait"
     assert talk.tell(Woken(1)) == []
     assert talk.finishes_live()[:3] == [
         "publish 1.6: e[0] 7-8",
@@ -148,7 +148,7 @@ def test_replicas_of_a_chain_stay_together() -> None:
 
 
 def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_checkpoint() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6, join_gap=2), replicas=[C])
+    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6, cutover_lag=2), replicas=[C])
     assert talk.loses("n6") == [
         "cancel 1.3",
         "live 1.4, batches 5-6, keep 4",
@@ -195,7 +195,7 @@ def test_a_replica_that_cannot_keep_up_does_not_put_off_checkpoints_for_ever() -
             talk.finishes_round()
     talk.comes_back()
     assert talk.coordinator.state.storing is not None
-    assert talk.coordinator.standing.whole
+    assert talk.coordinator.standing.healthy
 
 
 def test_a_source_moves_at_once_and_nothing_else_happens() -> None:
@@ -250,7 +250,7 @@ def test_every_node_may_be_lost_and_new_ones_take_all_tasks() -> None:
     assert talk.gains(Node("m1"), Node("m2")) == [
         "recover a[0] m1, e[0] m2, b[0] m1, c[0] m2, d[0] m1; queries: e[0], d[0]",
         "round 1.4, batches 1-2, keep 0",
-        f"  {lost}, shadow a[0] m1 0/0.0",
+        f"  {lost}, replay a[0] m1 0/0.0",
         "  retain b[0], c[0]",
     ]
     talk.finishes_round()
@@ -335,7 +335,7 @@ def test_with_little_capacity_the_best_query_comes_first_and_the_next_node_bring
         "cancel 1.3",
         "recover d[0] n4, e[0] n4; queries: e[0]; waiting: b[0], c[0]",
         "round 1.4, batches 1-2, keep 0",
-        "  d[0] n4 stored 0/0.0, e[0] n4 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  d[0] n4 stored 0/0.0, e[0] n4 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], d[0]",
     ]
     talk.finishes_round()
@@ -347,7 +347,7 @@ def test_with_little_capacity_the_best_query_comes_first_and_the_next_node_bring
     assert talk.gains(Node("n5", slots=2)) == [
         "recover b[0] n5, c[0] n5; queries: c[0]",
         "round 1.7, batches 1-2, keep 0",
-        "  b[0] n5 stored 0/0.0, c[0] n5 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  b[0] n5 stored 0/0.0, c[0] n5 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], d[0]",
     ]
 

@@ -1,4 +1,4 @@
-"""The way back: rounds, shadows, what was retained, the join, checkpoints, failures on the way."""
+"""The way back: rounds, replay copies, what was retained, the cutover, checkpoints, failures on the way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copies(talk: Dialogue) -> dict[Task, tuple[str, int, int | None]]:
     for task in talk.coordinator.state.tasks:
         assert task.primary is not None
         fork = task.primary.fork
-        found[task.base.task] = task.primary.node, task.head.batch, None if fork is None else fork.batch
+        found[task.restore_point.task] = task.primary.node, task.head.batch, None if fork is None else fork.batch
     return found
 
 
@@ -30,7 +30,7 @@ def test_shadows_make_again_what_nobody_retained_and_go_on_where_they_were() -> 
     talk.loses("n3")
     assert talk.finishes_round() == [
         "round 1.6, batches 3-4, keep 0",
-        "  c[0] n6 2/1.4, shadow b[0] n2 2/1.4, shadow a[0] n1 2/0.0",
+        "  c[0] n6 2/1.4, replay b[0] n2 2/1.4, replay a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]
 
@@ -105,7 +105,7 @@ def test_affected_tasks_rise_with_the_lost_one_from_where_they_were_accurate() -
 
 
 def test_live_passes_wait_when_the_gap_is_small_and_after_the_join_no_fork_is_left() -> None:
-    talk = tree_at(4, replace(SETTINGS, join_gap=2))
+    talk = tree_at(4, replace(SETTINGS, cutover_lag=2))
     talk.loses("n3")
     talk.finishes_live()
     talk.publishes()
@@ -142,7 +142,7 @@ def test_rounds_that_catch_up_during_every_live_pass_end_the_outage() -> None:
     talk = tree_at(4)
     talk.loses("n3")
     talk.comes_back()  # at batch 4, while the live pass leaves 5 and 6 behind again
-    assert talk.coordinator.standing.whole
+    assert talk.coordinator.standing.healthy
     assert talk.coordinator.state.outage is not None
     assert talk.finishes_live() == [
         "publish 1.5: e[0] 5-6",
@@ -268,7 +268,7 @@ def test_a_checkpoint_under_way_is_cancelled_and_its_failure_counts_as_no_attemp
     ]
     assert talk.tell(CheckpointFailed(4, 1, "n3 is gone")) == [
         "round 1.5, batches 1-2, keep 0",
-        "  c[0] n6 stored 0/0.0, shadow b[0] n2 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  c[0] n6 stored 0/0.0, replay b[0] n2 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], c[0]",
     ]
     talk.comes_back()
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_was_stored_in_spite_of_a_loss_counts() -> None:
     talk.publishes()
     talk.loses("n3")
     assert talk.tell(CheckpointStored(4, 1))[0] == "round 1.5, batches 1-2, keep 0"
-    assert [one.batch for one in talk.coordinator.state.kept] == [0, 4]
+    assert [cut.oldest_batch for cut in talk.coordinator.state.kept] == [0, 4]
     assert not any("trim" in said for said in talk.comes_back())  # what recovery reads stays until it is over
 
 
@@ -307,7 +307,7 @@ def test_a_second_failure_keeps_what_has_risen() -> None:
     ]
     assert talk.finishes_round() == [
         "round 1.10, batches 3-4, keep 0",
-        "  c[0] n6 2/1.5, d[0] n1 2/1.8, shadow b[0] n2 2/1.5, shadow a[0] n1 2/0.0",
+        "  c[0] n6 2/1.5, d[0] n1 2/1.8, replay b[0] n2 2/1.5, replay a[0] n1 2/0.0",
         "  retain b[0], c[0]",
     ]
 
@@ -331,7 +331,7 @@ def test_a_task_and_its_upstream_rise_together() -> None:
         "cancel 1.3",
         "recover b[0] n6, c[0] n1; queries: d[0]",
         "round 1.4, batches 1-2, keep 0",
-        "  b[0] n6 stored 0/0.0, c[0] n1 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  b[0] n6 stored 0/0.0, c[0] n1 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], c[0]",
         "live 1.5, batches 5-6, keep 0",
         "  a[0] n1 4/1.2, e[0] n5 4/1.2, d[0]~ n4 4/1.2",
@@ -345,7 +345,7 @@ def test_a_task_that_is_lost_with_its_replica_comes_back_from_the_checkpoint() -
     assert talk.loses("n3", "n6")[2:5] == [
         "recover c[0] n1; queries: d[0]",
         "round 1.4, batches 1-2, keep 0",
-        "  c[0] n1 stored 0/0.0, shadow b[0] n2 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  c[0] n1 stored 0/0.0, replay b[0] n2 stored 0/0.0, replay a[0] n1 0/0.0",
     ]
 
 
@@ -360,7 +360,7 @@ def test_a_replica_of_an_affected_task_takes_over_with_its_fork() -> None:
         "cancel 1.6",
         "cancel 1.4",
         "round 1.7, batches 1-2, keep 0",
-        "  c[0] n7 stored 0/0.0, shadow b[0] n2 stored 0/0.0, shadow a[0] n1 0/0.0",
+        "  c[0] n7 stored 0/0.0, replay b[0] n2 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], c[0]",
         "live 1.8, batches 7-8, keep 0",
         "  a[0] n1 6/1.5, e[0] n5 6/1.5, b[0] n2 6/1.5, d[0]~ n6 6/1.5",
@@ -495,4 +495,4 @@ def test_a_replica_gives_way_to_a_lost_task_that_finds_no_room_else() -> None:
     assert "recover d[0] n6; queries: d[0]" in talk.loses("n4")
     assert all(task.replica is None for task in talk.coordinator.state.tasks)
     talk.comes_back()
-    assert talk.coordinator.standing.whole
+    assert talk.coordinator.standing.healthy

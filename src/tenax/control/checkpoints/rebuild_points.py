@@ -1,4 +1,4 @@
-"""Recipes of tasks that are never stored: which there are, and which are of use no more."""
+"""Rebuild points of tasks that are never stored: which are known, and which are of use no more."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from tenax.control.copies import Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.run import Run
 from tenax.control.state import Running, Strategy
-from tenax.control.versions import StoredCheckpoint, Version
+from tenax.control.versions import Cut, RebuildPoint, RestorePoint
 
 
-def known_recipes(run: Run, line: StoredCheckpoint) -> list[tuple[Version, ...]]:
-    """The recipes on a line, by task."""
+def known_rebuild_points(run: Run, cut: Cut) -> list[tuple[RebuildPoint, ...]]:
+    """The rebuild points of a cut, by task."""
     return [
-        (version,) if version.is_recipe and run.strategy_of[number] is Strategy.NONE else ()
-        for number, version in enumerate(line.versions)
+        (point,) if isinstance(point, RebuildPoint) and run.strategy_of[number] is Strategy.NONE else ()
+        for number, point in enumerate(cut.points)
     ]
 
 
-def rebuildable(run: Run, running: Running, event: PassFinished) -> dict[Version, int]:
-    """The accurate versions of a pass that can be rebuilt, of tasks that are never stored, and since which batch."""
-    since = {report.version: report.since for report in event.reports if report.since}
+def new_rebuild_points(run: Run, running: Running, event: PassFinished) -> list[RebuildPoint]:
+    """How the accurate versions that a pass made can be rebuilt, of tasks that are never stored."""
+    first_batch = {report.version: report.rebuild_from for report in event.reports if report.rebuild_from}
     never_stored = {run.tasks[number] for number in run.rebuilt}
-    found = {}
+    points = []
     for step in running.steps:
         made = running.made(step)
-        partly = step.towards is not None and made.batch < step.towards.batch
-        if step.task in never_stored and step.role is Role.PRIMARY and not (step.tentative or partly):
-            found[made] = since.get(made, 0)
-    return {version: batch for version, batch in found.items() if batch}
+        partly = step.rebuilding is not None and made.batch < step.rebuilding.batch
+        accurate = step.role is Role.PRIMARY and not (step.tentative or partly)
+        if step.task in never_stored and accurate and made in first_batch:
+            points.append(RebuildPoint(step.task, made.batch, first_batch[made]))
+    return points
 
 
-def with_recipe(task: TaskState, new: Version) -> TaskState:
-    """A task that has one recipe more, in the order of batches; of two for one batch, that which reaches back less."""
-    if any(one.batch == new.batch and one.after > new.after for one in task.recipes):
+def with_rebuild_point(task: TaskState, new: RebuildPoint) -> TaskState:
+    """A task with one rebuild point more, in the order of batches; of two for one batch, the one that needs less."""
+    known = task.rebuild_points
+    if any(point.batch == new.batch and point.inputs_after > new.inputs_after for point in known):
         return task
-    before = (one for one in task.recipes if one.batch < new.batch)
-    behind = (one for one in task.recipes if one.batch > new.batch)
-    return replace(task, recipes=(*before, new, *behind))
+    before = (point for point in known if point.batch < new.batch)
+    behind = (point for point in known if point.batch > new.batch)
+    return replace(task, rebuild_points=(*before, new, *behind))
 
 
-def with_fewer_recipes(task: TaskState, version: Version) -> TaskState:
-    """A task without recipes that are older than its version on the newest line."""
-    if not task.recipes or task.recipes[0].batch >= version.batch:
+def with_fewer_rebuild_points(task: TaskState, stored: RestorePoint) -> TaskState:
+    """A task without rebuild points that are older than its point on the newest cut."""
+    known = task.rebuild_points
+    if not known or known[0].batch >= stored.batch:
         return task
-    return replace(task, recipes=tuple(one for one in task.recipes if one.batch >= version.batch))
+    return replace(task, rebuild_points=tuple(point for point in known if point.batch >= stored.batch))

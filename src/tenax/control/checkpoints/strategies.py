@@ -1,14 +1,14 @@
 """Checkpoints: which tasks are stored when, and what must lie beside their states. One policy per strategy.
 
-The store holds a line through the run: of every task the version that was stored last, and beside it the queue of its
+The store holds a cut through the run: of every task the version that was stored last, and beside it the retained
 outputs that a consumer, restored at its own version, would still ask for. So any set of tasks can be lost together:
-each is restored where the line has it, and its producers come from further back, or their queues have what it needs.
+each is restored where the cut has it, and its producers come from further back, or what it needs lies beside them.
 
-A task that is never stored is on the line as a recipe (`Version`): from which batch on it is stepped again. That batch
-counts in place of its own in all that must be there for it: the source log, the queues of its producers. It is at a
-batch from which it feeds its own consumers, so that no queue of it is needed.
+A task that is never stored is on the cut as a rebuild point: from which batch on it is stepped again. That batch counts
+in place of its own in all that must be there for it: the source log, the outputs of its producers. It is at a batch
+from which it feeds its own consumers, so that no outputs of it are needed.
 
-A policy only says who is due, from the line and the batches that are finished; it remembers nothing.
+A policy only says which tasks are due, from the cut and the batches that are finished; it remembers nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from tenax.control.copies import TaskState
 from tenax.control.run import Run
 from tenax.control.state import RunState, Strategy, Upload
-from tenax.control.versions import Span, StoredCheckpoint, Version
+from tenax.control.versions import Cut, RebuildPoint, RestorePoint, Span, Version
 
 MAX_SWEEPS = 4  # under way at a time: the versions that they have yet to come by stay on nodes
 
@@ -32,26 +32,26 @@ Policy = Callable[[Run, RunState, Sequence[int]], Collection[int]]
 
 def wanted(run: Run, state: RunState) -> set[int]:
     """The tasks that should be stored now. O(tasks)."""
-    line = state.newest
-    found: set[int] = set()
+    cut = state.newest
+    due: set[int] = set()
     for strategy, numbers in run.by_strategy.items():
-        found.update(POLICIES[strategy](run, state, numbers))
-    return {number for number in found if _is_behind(run, line, number, state.finished)}
+        due.update(POLICIES[strategy](run, state, numbers))
+    return {number for number in due if _is_behind(run, cut, number, state.finished)}
 
 
-def is_last(run: Run, state: RunState, line: StoredCheckpoint) -> bool:
-    """Whether a line has all that is finished."""
-    return not any(_is_behind(run, line, number, state.finished) for number in everybody(run))
+def is_last(run: Run, state: RunState, cut: Cut) -> bool:
+    """Whether a cut has all that is finished."""
+    return not any(_is_behind(run, cut, number, state.finished) for number in stored_tasks(run))
 
 
-def everybody(run: Run) -> list[int]:
+def stored_tasks(run: Run) -> list[int]:
     """All tasks but the sources."""
     return np.flatnonzero(~run.is_source).tolist()
 
 
-def _is_behind(run: Run, line: StoredCheckpoint, number: int, finished: int) -> bool:
-    """Whether a line could have a newer version of a task; a recipe is drawn anew with every line."""
-    here = line.top if run.strategy_of[number] is Strategy.NONE else line.versions[number].batch
+def _is_behind(run: Run, cut: Cut, number: int, finished: int) -> bool:
+    """Whether a cut could have a newer point of a task; a rebuild point is drawn anew with every cut."""
+    here = cut.newest_batch if run.strategy_of[number] is Strategy.NONE else cut.points[number].batch
     return here < finished
 
 
@@ -70,9 +70,10 @@ def interval(run: Run, state: RunState) -> int:
     return max(1, round(seconds / state.batch_s))
 
 
-def acknowledged(run: Run, line: StoredCheckpoint, number: int) -> int:
-    """The batch that all consumers of a task are through at their versions of a line; the newest if there are none."""
-    return min((line.versions[one].after for one in run.graph.consumers_of(number)), default=line.top)
+def acknowledged(run: Run, cut: Cut, number: int) -> int:
+    """The batch that all consumers of a task are through at their points of a cut; the newest if there are none."""
+    consumers = run.graph.consumers_of(number)
+    return min((cut.points[consumer].inputs_after for consumer in consumers), default=cut.newest_batch)
 
 
 def sweeping(run: Run, state: RunState, numbers: Collection[int]) -> RunState:
@@ -85,96 +86,103 @@ def sweeping(run: Run, state: RunState, numbers: Collection[int]) -> RunState:
 
 def swept(run: Run, state: RunState) -> RunState:
     """End the sweeps that have come to their first tasks."""
-    numbers, line = run.by_strategy.get(Strategy.SWEEPING, ()), state.newest.versions
-    left = (heads for heads in state.sweeps if any(line[one].batch < heads[one].batch for one in numbers))
+    numbers, points = run.by_strategy.get(Strategy.SWEEPING, ()), state.newest.points
+    left = (heads for heads in state.sweeps if any(points[task].batch < heads[task].batch for task in numbers))
     return replace(state, sweeps=tuple(left)) if state.sweeps else state
 
 
 def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | None:
     """What is stored if these tasks are; None if there is nothing that can be."""
-    line = state.newest
+    cut = state.newest
     offers = _offers(run, state, numbers)
-    chosen = {number for number, version in offers.items() if version != line.versions[number]}
-    recipes = not chosen.isdisjoint(run.rebuilt)
+    chosen = {number for number, point in offers.items() if point != cut.points[number]}
+    rebuilds = not chosen.isdisjoint(run.rebuilt)
     chosen.difference_update(run.rebuilt)
-    if run.all_aligned and line.batch == line.top:
-        heads = tuple(task.head for task in state.tasks)
-        return Upload(StoredCheckpoint(_next_number(state), heads), heads, tuple(map(_node, state.tasks)))
-    while chosen or recipes:  # ends: the chosen only become fewer
-        drawn = _line(run, state, {number: offers[number] for number in chosen})
-        if drawn.versions == line.versions:
+    if run.all_aligned and cut.oldest_batch == cut.newest_batch:
+        heads = tuple(_made(task.head) for task in state.tasks)
+        return Upload(Cut(_next_number(state), heads), heads, tuple(map(_node, state.tasks)))
+    while chosen or rebuilds:  # ends: the chosen only become fewer
+        drawn = _cut(run, state, {number: _made(offers[number]) for number in chosen})
+        if drawn.points == cut.points:
             return None
-        queues = {number: _queue(state.tasks[number], line.queue(number), drawn, number) for number in chosen}
-        lacking = {number for number, queue in queues.items() if queue is None}
+        outputs = {number: _outputs(state.tasks[number], cut.outputs_of(number), drawn, number) for number in chosen}
+        lacking = {number for number, spans in outputs.items() if spans is None}
         if not lacking:
-            ready = {number: queue for number, queue in queues.items() if queue is not None}
+            ready = {number: spans for number, spans in outputs.items() if spans is not None}
             return _upload(run, state, drawn, ready)
-        chosen -= lacking  # its queue lies elsewhere; when its consumers have come further it is not needed any more
+        chosen -= lacking  # its outputs lie elsewhere; when its consumers have come further they are not needed
     return None
 
 
+def _made(point: RestorePoint) -> Version:
+    """A version that is to be stored: a task that has stepped since the newest cut has made one."""
+    assert isinstance(point, Version), f"what is stored was made by a pass, found {point}"
+    return point
+
+
 def _next_number(state: RunState) -> int:
-    """Lines are numbered by batches; several of one batch have the numbers after it, which the next must not meet."""
+    """Cuts are numbered by batches; several of one batch have the numbers after it, which the next must not meet."""
     return max(state.newest.number + 1, state.finished)
 
 
-def _line(run: Run, state: RunState, chosen: Mapping[int, Version]) -> StoredCheckpoint:
-    """The line that there will be; sources are wherever the batch log is."""
-    line = state.newest
-    versions = [
-        chosen.get(number, task.head if run.is_source[number] else line.versions[number])
+def _cut(run: Run, state: RunState, chosen: Mapping[int, Version]) -> Cut:
+    """The cut that there will be; sources are wherever the batch log is."""
+    cut = state.newest
+    points: list[RestorePoint] = [
+        chosen.get(number, task.head if run.is_source[number] else cut.points[number])
         for number, task in enumerate(state.tasks)
     ]
     for number in run.rebuilt:  # consumers first
-        bound = min((versions[one].after for one in run.graph.consumers_of(number)), default=state.finished)
-        versions[number] = state.tasks[number].recipe(versions[number], bound)
-    drawn = replace(line, number=_next_number(state), versions=tuple(versions))
-    before = line.acknowledged or (0,) * len(versions)
-    marks = (acknowledged(run, drawn, one) if one in chosen else before[one] for one in range(len(versions)))
-    return replace(drawn, acknowledged=tuple(marks))
+        consumers = run.graph.consumers_of(number)
+        bound = min((points[consumer].inputs_after for consumer in consumers), default=state.finished)
+        points[number] = state.tasks[number].rebuild_point(points[number], bound)
+    drawn = replace(cut, number=_next_number(state), points=tuple(points))
+    before = cut.acknowledged or (0,) * len(points)
+    for_chosen = {number: acknowledged(run, drawn, number) for number in chosen}
+    return replace(drawn, acknowledged=tuple(for_chosen.get(number, known) for number, known in enumerate(before)))
 
 
-def _offers(run: Run, state: RunState, numbers: Collection[int]) -> dict[int, Version]:
-    """The versions of these tasks that would be stored now.
+def _offers(run: Run, state: RunState, numbers: Collection[int]) -> dict[int, RestorePoint]:
+    """The points of these tasks that would be on a cut now.
 
     That is the head; of one that a sweep comes by, what it was when the sweep began, if no consumer is behind that.
     """
-    line, found = state.newest.versions, dict[int, Version]()
+    cut, offers = state.newest.points, dict[int, RestorePoint]()
     for number in sorted(numbers, reverse=True):  # consumers before their producers
-        found[number] = state.tasks[number].head
+        offers[number] = state.tasks[number].head
         consumers = run.graph.consumers_of(number)
         if run.sweeps[number] and consumers and state.sweeps:
-            bound = min(found.get(one, line[one]).after for one in consumers)
-            versions = (heads[number] for heads in state.sweeps if line[number].batch < heads[number].batch <= bound)
-            found[number] = max(versions, key=lambda one: one.batch, default=found[number])
-    return found
+            bound = min(offers.get(consumer, cut[consumer]).inputs_after for consumer in consumers)
+            heads = (swept[number] for swept in state.sweeps if cut[number].batch < swept[number].batch <= bound)
+            offers[number] = max(heads, key=lambda head: head.batch, default=offers[number])
+    return offers
 
 
-def _queue(task: TaskState, stored: Sequence[Span], line: StoredCheckpoint, number: int) -> tuple[Span, ...] | None:
+def _outputs(task: TaskState, stored: Sequence[Span], cut: Cut, number: int) -> tuple[Span, ...] | None:
     """The outputs that go beside a task's version, oldest first; None if some are neither on its node nor stored."""
     assert task.primary is not None
     here = [span for span in task.retained if task.primary.node in span.nodes]
-    found: list[Span] = []
-    batch, last = line.acknowledged[number] + 1, line.versions[number].batch
+    spans: list[Span] = []
+    batch, last = cut.acknowledged[number] + 1, cut.points[number].batch
     while batch <= last:  # ends: each span reaches further
-        span = next((one for one in (*here, *stored) if one.first <= batch <= one.last), None)
-        if span is None:
+        covering = next((span for span in (*here, *stored) if span.first <= batch <= span.last), None)
+        if covering is None:
             return None
-        found.append(Span(batch, min(span.last, last), span.pass_id))
-        batch = found[-1].last + 1
-    return tuple(found)
+        spans.append(Span(batch, min(covering.last, last), covering.pass_id))
+        batch = spans[-1].last + 1
+    return tuple(spans)
 
 
-def _upload(run: Run, state: RunState, line: StoredCheckpoint, queues: Mapping[int, tuple[Span, ...]]) -> Upload:
+def _upload(run: Run, state: RunState, cut: Cut, outputs: Mapping[int, tuple[Span, ...]]) -> Upload:
     before = state.newest
     lying = tuple(
-        () if version.is_recipe else queues.get(number, before.queue(number))
-        for number, version in enumerate(line.versions)
+        () if isinstance(point, RebuildPoint) else outputs.get(number, before.outputs_of(number))
+        for number, point in enumerate(cut.points)
     )
-    stored = sorted({*queues, *(number for number, source in enumerate(run.is_source) if source)})
-    versions = tuple(line.versions[number] for number in stored)
+    stored = sorted({*outputs, *(number for number, source in enumerate(run.is_source) if source)})
+    versions = tuple(_made(cut.points[number]) for number in stored)
     nodes = tuple(_node(state.tasks[number]) for number in stored)
-    return Upload(replace(line, queues=lying if any(lying) else ()), versions, nodes)
+    return Upload(replace(cut, outputs=lying if any(lying) else ()), versions, nodes)
 
 
 def _node(task: TaskState) -> str:
@@ -182,21 +190,21 @@ def _node(task: TaskState) -> str:
     return task.primary.node
 
 
-def stored_queue(state: RunState, number: int, batch: int) -> Span | None:
+def stored_outputs(state: RunState, number: int, batch: int) -> Span | None:
     """Outputs of a task for a batch that lie in the store; after a rollback the older checkpoints are asked first."""
-    lines = state.kept[::-1]
-    lines = lines[state.rollbacks :] + lines[: state.rollbacks]
-    spans = (span for line in lines for span in line.queue(number))
+    cuts = state.kept[::-1]
+    cuts = cuts[state.rollbacks :] + cuts[: state.rollbacks]
+    spans = (span for cut in cuts for span in cut.outputs_of(number))
     return next((span for span in spans if span.first <= batch <= span.last), None)
 
 
-def stored_version(state: RunState, number: int, batch: int) -> Version | None:
-    """The newest stored version of a task that is not after a batch.
+def stored_point(state: RunState, number: int, batch: int) -> RestorePoint | None:
+    """The newest restore point of a task that is not after a batch.
 
-    Of two recipes of one batch it is the one that reaches back less: what the other needs may be trimmed.
+    Of two rebuild points of one batch it is the one that reaches back less: what the other needs may be trimmed.
     """
-    versions = (line.versions[number] for line in state.kept)
-    return max((one for one in versions if one.batch <= batch), key=lambda one: (one.batch, one.after), default=None)
+    points = (cut.points[number] for cut in state.kept if cut.points[number].batch <= batch)
+    return max(points, key=lambda point: (point.batch, point.inputs_after), default=None)
 
 
 def _crossed(every: int, before: int, now: int, phase: int = 0) -> bool:
@@ -205,8 +213,8 @@ def _crossed(every: int, before: int, now: int, phase: int = 0) -> bool:
 
 
 def _aligned(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
-    """All together, at one batch: no queue is needed among them."""
-    before = min((state.newest.versions[number].batch for number in numbers), default=state.finished)
+    """All together, at one batch: no outputs lie between them."""
+    before = min((state.newest.points[number].batch for number in numbers), default=state.finished)
     return numbers if _crossed(interval(run, state), before, state.finished) else ()
 
 
@@ -216,13 +224,13 @@ def _synchronous(run: Run, state: RunState, numbers: Sequence[int]) -> Collectio
     for number in numbers:
         by_node.setdefault(_node(state.tasks[number]), []).append(number)
     every = interval(run, state)
-    found: list[int] = []
+    due: list[int] = []
     for place, node in enumerate(sorted(by_node)):
         here = by_node[node]
-        before = min(state.newest.versions[number].batch for number in here)
+        before = min(state.newest.points[number].batch for number in here)
         if _crossed(every, before, state.finished, place * every // len(by_node)):
-            found += here
-    return found
+            due += here
+    return due
 
 
 def _individual(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
@@ -231,36 +239,36 @@ def _individual(run: Run, state: RunState, numbers: Sequence[int]) -> Collection
     return [
         number
         for place, number in enumerate(numbers)
-        if _crossed(every, state.newest.versions[number].batch, state.finished, place * every // len(numbers))
+        if _crossed(every, state.newest.points[number].batch, state.finished, place * every // len(numbers))
     ]
 
 
 def _none(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
-    """By one timer: nothing is stored but that the line has moved on, so that the log before it can go."""
-    return numbers if _crossed(interval(run, state), state.newest.top, state.finished) else ()
+    """By one timer: nothing is stored but that the cut has moved on, so that the log before it can go."""
+    return numbers if _crossed(interval(run, state), state.newest.newest_batch, state.finished) else ()
 
 
 def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[int]:
-    """The last tasks by a timer; every other one when its consumers have let go of some of its queue.
+    """The last tasks by a timer; every other one when its consumers have let go of some of its outputs.
 
-    It is then stored as it was when the sweep began: all that it had sent until then is acknowledged, so that nothing
-    of it lies in a queue.
+    It is then stored as it was when the sweep began: all that it had sent until then is acknowledged, so that no
+    outputs of it lie beside its version.
 
     Tasks of a node that feed only each other let go at once, so that a sweep takes them in one step.
     """
-    line, every = state.newest, interval(run, state)
-    found: set[int] = set()
+    cut, every = state.newest, interval(run, state)
+    due: set[int] = set()
     for number in reversed(numbers):  # consumers before their producers
         if not run.graph.consumers_of(number):
-            due = _crossed(every, line.versions[number].batch, state.finished)
+            is_due = _crossed(every, cut.points[number].batch, state.finished)
         elif (follower := _followed_by(run, state, number)) is not None:
-            due = follower in found
+            is_due = follower in due
         else:
-            before = line.acknowledged[number] if line.acknowledged else 0
-            due = acknowledged(run, line, number) > before
-        if due:
-            found.add(number)
-    return found
+            before = cut.acknowledged[number] if cut.acknowledged else 0
+            is_due = acknowledged(run, cut, number) > before
+        if is_due:
+            due.add(number)
+    return due
 
 
 def _followed_by(run: Run, state: RunState, number: int) -> int | None:
@@ -268,7 +276,7 @@ def _followed_by(run: Run, state: RunState, number: int) -> int | None:
     consumers = run.graph.consumers_of(number)
     if len(consumers) != 1 or not run.sweeps[number] or not run.sweeps[consumers[0]]:
         return None
-    here, there = (state.tasks[one].primary for one in (number, consumers[0]))
+    here, there = (state.tasks[task].primary for task in (number, consumers[0]))
     together = here is not None and there is not None and here.node == there.node
     return int(consumers[0]) if together else None
 

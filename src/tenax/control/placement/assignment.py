@@ -11,7 +11,7 @@ from tenax.control.copies import Copy
 from tenax.control.instructions import Recover
 from tenax.control.run import Run
 from tenax.control.state import RunState
-from tenax.control.versions import StoredCheckpoint
+from tenax.control.versions import Cut
 from tenax.model.cluster import Level, Node
 from tenax.planning.recovery.facade import plan_recovery
 
@@ -66,16 +66,16 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
     """
     rooms = Rooms(run, state)
     tasks = list(state.tasks)
-    homeless = np.array([task.primary is None for task in tasks], dtype=np.bool_)
-    if not homeless.any() or not state.nodes:
+    unplaced = np.array([task.primary is None for task in tasks], dtype=np.bool_)
+    if not unplaced.any() or not state.nodes:
         return state, None
     homes = {}
-    for number in map(int, np.flatnonzero(homeless & run.is_source)):
+    for number in map(int, np.flatnonzero(unplaced & run.is_source)):
         # a source has nothing but a place in its log: it runs anywhere, also where there is no room
         home = rooms.take(number, state.nodes) or min(rooms.used, key=lambda name: (rooms.used[name], name))
-        tasks[number] = replace(tasks[number], primary=Copy(home, tasks[number].base))
+        tasks[number] = replace(tasks[number], primary=Copy(home, tasks[number].restore_point))
         homes[run.tasks[number]] = home
-    lost = homeless & ~run.is_source
+    lost = unplaced & ~run.is_source
     primaries = for_primaries(state.nodes)
     replicas = _spare(run, state)
     held = sum(
@@ -93,9 +93,9 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
                 tasks[one] = replace(tasks[one], replica=None)
             node = rooms.take(number, primaries)
         if node is not None:
-            tasks[number] = replace(tasks[number], primary=Copy(node, tasks[number].base, stored=True))
+            tasks[number] = replace(tasks[number], primary=Copy(node, tasks[number].restore_point, stored=True))
             homes[task] = node
-    waiting = tuple(run.tasks[number] for number in np.flatnonzero(homeless) if tasks[number].primary is None)
+    waiting = tuple(run.tasks[number] for number in np.flatnonzero(unplaced) if tasks[number].primary is None)
     if not homes:
         return state, None
     return replace(state, tasks=tuple(tasks)), Recover(homes, plan.queries, waiting)
@@ -106,7 +106,7 @@ def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:
     if state.live is not None or state.round is not None:
         return []
     found = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
-    return sorted(found, key=lambda one: (one[1].level, -run.graph.cost[one[0]], one[0]))
+    return sorted(found, key=lambda one: (one[1].batch, -run.graph.cost[one[0]], one[0]))
 
 
 def for_primaries(nodes: Sequence[Node]) -> list[Node]:
@@ -114,7 +114,7 @@ def for_primaries(nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if not node.standby] or list(nodes)
 
 
-def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> RunState:
+def place_replicas(run: Run, state: RunState, checkpoint: Cut) -> RunState:
     """A replica for every task that lacks one it should have, at a checkpoint; where there is no room it stays away."""
     tasks = list(state.tasks)
     rooms = Rooms(run, state)
@@ -132,8 +132,8 @@ def place_replicas(run: Run, state: RunState, checkpoint: StoredCheckpoint) -> R
             node = rooms.take(number, [by_name[beside.node]])
         node = node or _apart(rooms, number, home, state.nodes)
         if node is not None:
-            version = known.recipe(checkpoint.versions[number], known.head.batch)
-            tasks[number] = replace(known, replica=Copy(node, version, stored=True))
+            point = known.rebuild_point(checkpoint.points[number], known.head.batch)
+            tasks[number] = replace(known, replica=Copy(node, point, stored=True))
     return replace(state, tasks=tuple(tasks))
 
 

@@ -16,13 +16,13 @@ from tenax.control.instructions import MoveTasks
 from tenax.control.placement.assignment import Rooms
 from tenax.control.run import Run
 from tenax.control.state import RunState
-from tenax.control.versions import StoredCheckpoint
+from tenax.control.versions import Cut
 from tenax.errors import TenaxError
 
 
-def begin_moves(run: Run, state: RunState, line: StoredCheckpoint) -> RunState:
+def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     """Copies on the nodes where tasks should be, if nodes have come since the last time; all tasks are up to date."""
-    if not state.crowded or state.moving or state.wrap_up is not None:
+    if not state.rebalancing_due or state.moving or state.wrap_up is not None:
         return state
     rooms = Rooms(run, state)
     nodes = {node.name: node for node in state.nodes}
@@ -32,30 +32,30 @@ def begin_moves(run: Run, state: RunState, line: StoredCheckpoint) -> RunState:
         if run.is_source[number]:
             moving[number] = name
         elif rooms.take(number, [nodes[name]]) is not None:
-            version = task.recipe(line.versions[number], task.head.batch)
-            tasks[number] = replace(task, replica=Copy(name, version, stored=True))
+            point = task.rebuild_point(cut.points[number], task.head.batch)
+            tasks[number] = replace(task, replica=Copy(name, point, stored=True))
             moving[number] = name
-    return replace(state, tasks=tuple(tasks), crowded=False, moving=moving)
+    return replace(state, tasks=tuple(tasks), rebalancing_due=False, moving=moving)
 
 
 def _moves(run: Run, state: RunState, used: Mapping[str, float]) -> dict[int, str]:
-    """New homes, if they take load off the fullest node. Whoever has a replica stays: that is spread already."""
+    """New homes, if they take load off the fullest node. A task with a replica stays: it is spread already."""
     try:
         placement = run.place(run.graph, state.nodes)
     except TenaxError:
         return {}
     here = [task.primary.node for task in state.tasks if task.primary is not None]
     there = _renamed(state, here, [placement.primaries[task] for task in run.tasks])
-    found = {
+    moves = {
         number: name
         for number, (task, name) in enumerate(zip(state.tasks, there, strict=True))
         if task.replica is None and name != here[number]
     }
     after = dict(used)
-    for number, name in found.items():
+    for number, name in moves.items():
         after[name] += float(run.graph.cost[number])
         after[here[number]] -= float(run.graph.cost[number])
-    return found if max(after.values()) < max(used.values()) else {}
+    return moves if max(after.values()) < max(used.values()) else {}
 
 
 def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
@@ -63,7 +63,7 @@ def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
     kinds = {node.name: (node.slots, node.standby) for node in state.nodes}
     common = Counter(zip(there, here, strict=True))
     names: dict[str, str] = {}
-    for old, new in sorted(product(kinds, kinds), key=lambda one: (-common[one], one[0] != one[1], one)):
+    for old, new in sorted(product(kinds, kinds), key=lambda pair: (-common[pair], pair[0] != pair[1], pair)):
         if old not in names and new not in names.values() and kinds[old] == kinds[new]:
             names[old] = new
     return [names[name] for name in there]
@@ -86,4 +86,4 @@ def _moved(task: TaskState, node: str) -> TaskState:
     """A task at its new node; its copy is there, unless it is a source."""
     assert task.primary is not None
     primary = task.in_step or replace(task.primary, node=node)
-    return replace(task, primary=primary, replica=None, shadow=None)
+    return replace(task, primary=primary, replica=None, replay=None)

@@ -47,7 +47,7 @@ def plan_replicas(_run: Run, state: RunState) -> tuple[RunState, PlanReplicas | 
 
 
 def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunState | None:
-    """Replicas are to be where the plan says, if it gains enough; None if nobody asked."""
+    """Replicas are to be where the plan says, if it gains enough; None if it was not asked for."""
     if state.plan_request != event.batch:
         return None
     state = replace(state, plan_request=None)
@@ -67,7 +67,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
 
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
-    """Replicas stay where they are until the next plan; None if nobody asked."""
+    """Replicas stay where they are until the next plan; None if it was not asked for."""
     return replace(state, plan_request=None) if state.plan_request == event.batch else None
 
 
@@ -78,7 +78,7 @@ def retire(run: Run, state: RunState) -> tuple[RunState, None]:
         for number, task in enumerate(state.tasks)
         if task.replica is not None and run.tasks[number] not in state.replicated and number not in state.moving
     }
-    if not old or state.live is not None or state.round is not None or not standing(run, state).whole:
+    if not old or state.live is not None or state.round is not None or not standing(run, state).healthy:
         return state, None
     lacking = any(state.tasks[run.number[task]].in_step is None for task in state.replicated)
     if lacking and all(node.slots is None for node in state.nodes):

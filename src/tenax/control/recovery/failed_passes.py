@@ -67,11 +67,11 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
         task
         if source
         else TaskState(
-            version,
-            None if task.primary is None else Copy(task.primary.node, version, stored=True),
-            recipes=task.recipes,
+            point,
+            None if task.primary is None else Copy(task.primary.node, point, stored=True),
+            rebuild_points=task.rebuild_points,
         )
-        for task, version, source in zip(state.tasks, checkpoint.versions, run.is_source.tolist(), strict=True)
+        for task, point, source in zip(state.tasks, checkpoint.points, run.is_source.tolist(), strict=True)
     )
     state = cancelled(
         replace(

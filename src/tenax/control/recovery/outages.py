@@ -56,7 +56,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             tasks=tuple(tasks),
             losses=losses,
             alert=state.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
-            unplaced=True,
+            placement_due=True,
             notices=(*state.notices, *notices),
         )
     )
@@ -88,24 +88,27 @@ def _overdue(run: Run, state: RunState) -> RunState:
 
 def _bereft(run: Run, state: RunState, number: int, task: TaskState) -> TaskState:
     """A task that has lost its primary: its replica takes over, if it is of use; a source goes on anywhere."""
-    base = task.head if run.is_source[number] else state.newest.versions[number]
+    point = task.head if run.is_source[number] else state.newest.points[number]
     replica = task.replica
-    if replica is not None and replica.head.batch >= base.batch and replica.head.after >= base.after:
-        return replace(task, base=base, primary=replica, replica=None, shadow=None)
-    return TaskState(base, retained=task.retained, recipes=task.recipes)
+    if replica is not None and replica.head.batch >= point.batch and replica.head.inputs_after >= point.inputs_after:
+        return replace(task, restore_point=point, primary=replica, replica=None, replay=None)
+    return TaskState(point, retained=task.retained, rebuild_points=task.rebuild_points)
 
 
 def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState]) -> TaskState:
     """A lost task that was never stored: at the newest batch after which it can be rebuilt and feed its consumers."""
-    bound = min((tasks[one].level for one in run.graph.consumers_of(number)), default=state.finished)
-    return replace(tasks[number], base=tasks[number].recipe(state.newest.versions[number], bound))
+    bound = min((tasks[consumer].batch for consumer in run.graph.consumers_of(number)), default=state.finished)
+    point = tasks[number].rebuild_point(state.newest.points[number], bound)
+    return replace(tasks[number], restore_point=point)
 
 
 def cancelled(state: RunState) -> RunState:
     """Without running passes and the checkpoint that is made of versions that may be gone."""
-    notices: list[Instruction] = [CancelPass(one.pass_id) for one in (state.live, state.round) if one is not None]
+    notices: list[Instruction] = [
+        CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
+    ]
     if state.storing is not None:
-        notices.append(CancelCheckpoint(state.storing.line.number))
+        notices.append(CancelCheckpoint(state.storing.cut.number))
     return replace(
         state,
         live=None,
@@ -114,9 +117,9 @@ def cancelled(state: RunState) -> RunState:
         round_attempt=1,
         due=None,
         sweeps=(),
-        crowded=state.crowded or bool(state.moving),
+        rebalancing_due=state.rebalancing_due or bool(state.moving),
         moving={},
-        outage=None if state.outage is None else replace(state.outage, gap=None, stalled=0),
+        outage=None if state.outage is None else replace(state.outage, lag=None, stalled=0),
         notices=(*state.notices, *notices),
     )
 
@@ -130,19 +133,19 @@ def partial(run: Run, running: Running | None) -> bool:
 
 
 def settle(run: Run, state: RunState) -> RunState:
-    """Let go of what an outage left behind: tentative versions of tasks that are accurate again, shadows, the outage.
+    """Let go of what an outage left behind: forks of tasks that are accurate again, replay copies, the outage.
 
-    A task that is accurate and up to date needs no fork; when all are, no shadow is needed either. A live pass that
-    is partial will leave tasks behind once more, so the outage lasts at least as long as that.
+    A task that is accurate and up to date needs no fork; when all are, no replay copy is needed either. A live pass
+    that is partial will leave tasks behind once more, so the outage lasts at least as long as that.
     """
     now = standing(run, state)
     tasks = tuple(
-        task if tainted else task.accurate() for task, tainted in zip(state.tasks, now.tainted.tolist(), strict=True)
+        task if degraded else task.accurate() for task, degraded in zip(state.tasks, now.degraded.tolist(), strict=True)
     )
-    lagging = any(task.replica is not None and task.replica.level < task.level for task in tasks)
-    if now.whole and not lagging:
-        tasks = tuple(task if task.shadow is None else replace(task, shadow=None) for task in tasks)
-    outage = None if now.whole and not partial(run, state.live) else state.outage
-    if not now.whole and outage is None:
+    lagging = any(task.replica is not None and task.replica.batch < task.batch for task in tasks)
+    if now.healthy and not lagging:
+        tasks = tuple(task if task.replay is None else replace(task, replay=None) for task in tasks)
+    outage = None if now.healthy and not partial(run, state.live) else state.outage
+    if not now.healthy and outage is None:
         outage = Outage(state.outages + 1)
     return replace(state, tasks=tasks, outage=outage, outages=outage.number if outage is not None else state.outages)

@@ -1,4 +1,4 @@
-"""How the tasks of a run stand: which are behind, which are affected, which may come back."""
+"""How the tasks of a run stand: which are behind, which are degraded by that, which can be recovered."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from tenax.planning.rates import Rows
 class Standing:
     """One entry per task.
 
-    - `level` is the batch that it has come to accurately; a task below `finished` is behind.
-    - `tainted` tasks are behind or without a node, or depend on one that is: they cannot go on accurately.
-    - `able` tasks, and all that they depend on, have nodes: those of them that are behind can rise.
+    - `batch` is the one that it has come to accurately; a task below `finished` is behind.
+    - `degraded` tasks are behind or unplaced, or depend on one that is: they cannot go on accurately.
+    - `placed` tasks, and all that they depend on, have nodes: those of them that are behind can catch up.
     """
 
-    level: Ints
+    batch: Ints
     behind: Bools
-    tainted: Bools
-    able: Bools
+    degraded: Bools
+    placed: Bools
 
     @property
-    def whole(self) -> bool:
+    def healthy(self) -> bool:
         """Whether every task is accurate and up to date."""
-        return not self.tainted.any()
+        return not self.degraded.any()
 
     @property
-    def rising(self) -> Ints:
-        """The tasks that are behind and can come back."""
-        return np.flatnonzero(self.behind & self.able)
+    def catching_up(self) -> Ints:
+        """The tasks that are behind and can catch up."""
+        return np.flatnonzero(self.behind & self.placed)
 
 
 def standing(run: Run, state: RunState) -> Standing:
     """How the tasks stand now. O(tasks)."""
-    level = np.array([task.level for task in state.tasks], dtype=np.int64)
-    homeless = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
-    behind = level < state.finished
-    tainted = run.spread(behind | homeless)
-    return Standing(level, behind, tainted, ~run.spread(homeless))
+    batch = np.array([task.batch for task in state.tasks], dtype=np.int64)
+    unplaced = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
+    behind = batch < state.finished
+    degraded = run.spread(behind | unplaced)
+    return Standing(batch, behind, degraded, ~run.spread(unplaced))
 
 
 def qualities(run: Run, steps: Iterable[Step], measured: Rows | None) -> Mapping[Task, float]:

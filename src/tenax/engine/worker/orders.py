@@ -23,7 +23,7 @@ class StepOrder:
     - `restored` are the files of its start version in the store; None if that version is on the node.
     - `mark` is the highest event time that a source task has seen at its start.
     - Results up to batch `published` are committed already: a replay need not write them again.
-    - A `silent` step has no output: it rebuilds a state.
+    - A step that is `rebuilding` a state has no output.
     """
 
     task: int
@@ -34,12 +34,12 @@ class StepOrder:
     restored: tuple[StoredSegment, ...] | None = None
     mark: int = 0
     published: int = 0
-    silent: bool = False
+    rebuilding: bool = False
 
     @property
-    def primed(self) -> bool:
-        """Whether it takes of its first batch the watermark alone: what came before has left nothing else."""
-        return self.silent and self.start.pass_id == NO_PASS and self.start.batch > 0
+    def takes_watermark_only(self) -> bool:
+        """Whether its first batch counts by the watermark alone: what came before has left nothing else."""
+        return self.rebuilding and self.start.pass_id == NO_PASS and self.start.batch > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class ReadOrder:
 class UploadOrder:
     """What a checkpoint puts into the store: of each of these versions the segments that are not there yet.
 
-    - `nodes` says where each version lies, by name; `queues` the outputs that go beside a version.
+    - `nodes` says where each version lies, by name; `outputs` the retained outputs that go beside a version.
     - `known` is what the store holds already, by task and segment.
     """
 
     versions: tuple[Version, ...]
     nodes: tuple[str, ...]
-    queues: Mapping[Task, tuple[Span, ...]]
+    outputs: Mapping[Task, tuple[Span, ...]]
     known: Mapping[Task, Mapping[str, StoredSegment]]
 
 
@@ -96,11 +96,11 @@ class Order:
     """Versions before this batch are no longer needed on the nodes."""
     retain: frozenset[int] = frozenset()
     """Tasks that keep what they send on their node."""
-    doubled: frozenset[int] = frozenset()
+    active_active: frozenset[int] = frozenset()
     """Tasks whose replicas send as well."""
     retained_before: int = 0
     """Retained outputs of earlier batches are no longer needed."""
-    queues_before: Mapping[int, int] = field(default_factory=dict)
+    retained_before_of: Mapping[int, int] = field(default_factory=dict)
     """The same for single tasks, by number."""
     describe: bool = False
     empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Report:
 
     - `marks` has, for a source task, the highest event time after each batch; `late_rows` the batches with late ones.
     - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
-    - Its state can be rebuilt by stepping from batch `since` on; 0 if it cannot.
+    - Its state can be rebuilt by stepping from batch `rebuild_from` on; 0 if it cannot.
     - `columns` has, where users' code decides it, the columns that came out when there were rows, first in `described`.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
     """
@@ -175,7 +175,7 @@ class Report:
     role: Role = Role.PRIMARY
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
-    since: int = 0
+    rebuild_from: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
     columns: bytes = b""

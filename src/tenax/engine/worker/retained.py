@@ -14,7 +14,7 @@ from tenax.errors import DamagedStore
 
 MARK = b"TNXO"
 SUFFIX = ".out"
-QUEUE = "queue/"  # how the names of such segments begin; no state has one that does
+RETAINED = "retained/"  # how the names of such segments begin; no state has one that does
 
 Address = tuple[int, int, int, int]
 """Of a chunk: consumer task, input, producer index, batch."""
@@ -65,9 +65,9 @@ def drop_outputs(folder: Path, before: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def queue_segment(batch: int, pass_id: PassId) -> str:
+def retained_segment(batch: int, pass_id: PassId) -> str:
     """How the outputs of a batch are called that lie beside a state in the store."""
-    return f"{QUEUE}{batch}/{pass_id}"
+    return f"{RETAINED}{batch}/{pass_id}"
 
 
 def outputs_path(folder: Path, batch: int, pass_id: PassId) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.engine.worker.orders import Places
 from tenax.engine.worker.parts import Part
-from tenax.engine.worker.retained import QUEUE, Address, outputs_path, queue_segment, unpacked
+from tenax.engine.worker.retained import RETAINED, Address, outputs_path, retained_segment, unpacked
 from tenax.engine.worker.versions import (
     Index,
     Segment,
@@ -77,7 +77,7 @@ class States:
         folder = self.folder(version.task)
         if restored is not None:
             index: Index = {
-                part.segment: Segment.in_store(part) for part in restored if not part.segment.startswith(QUEUE)
+                part.segment: Segment.in_store(part) for part in restored if not part.segment.startswith(RETAINED)
             }
         else:
             index = read_index(folder / file_name(version))
@@ -96,12 +96,12 @@ class States:
         self._remember(Held(version, state, index))
         return written
 
-    def queue_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, StoredSegment]) -> list[Part]:
+    def retained_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, StoredSegment]) -> list[Part]:
         """Retained outputs that lie beside a version."""
         folder = self.folder(task)
 
         def part(batch: int, pass_id: PassId) -> Part:
-            name, path = queue_segment(batch, pass_id), outputs_path(folder, batch, pass_id)
+            name, path = retained_segment(batch, pass_id), outputs_path(folder, batch, pass_id)
             stored = known.get(name)
             return Part(name, path.stat().st_size if stored is None else stored.bytes, stored, path.read_bytes)
 

@@ -143,7 +143,7 @@ class Worker:
         """What a checkpoint has of a task: its version, and the outputs that go beside it."""
         task = version.task
         known = order.known.get(task, {})
-        beside = self.states.queue_parts(task, order.queues.get(task, ()), known)
+        beside = self.states.retained_parts(task, order.outputs.get(task, ()), known)
         if self.computations[self.graph.operator_of[self.graph.number(task)]].stateless:
             return beside
         return self.states.parts(version, known) + beside
@@ -194,7 +194,7 @@ class Worker:
     def _trim(self, order: Order, task: int) -> None:
         """Delete the files of a task that nobody will ask for."""
         name = self.graph.task(task)
-        drop_outputs(self.states.folder(name), order.queues_before.get(task, order.retained_before))
+        drop_outputs(self.states.folder(name), order.retained_before_of.get(task, order.retained_before))
         self.states.drop_before(name, order.keep)
 
     def _begin(self, step: StepOrder) -> Work:
@@ -250,14 +250,14 @@ class Worker:
                 self._stage(order, late_output(name), index, batch, made.late, work)
             else:
                 frames, watermark = self._inputs(level, task, batch)
-                if work.order.primed and batch == order.first:
+                if work.order.takes_watermark_only and batch == order.first:
                     frames = tuple(frame.clear() for frame in frames)
                 output = self._stepped(level, operator, work, StepInput(frames, watermark, batch))
                 late, rows_in = LateRows(batch, output.late), sum(frame.height for frame in frames)
                 if order.describe and not work.empties:
                     work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
             chunks: Mapping[Address, bytes] = {}
-            if not work.order.silent:
+            if not work.order.rebuilding:
                 self._stage(order, name, index, batch, output.rows, work)
                 chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
@@ -267,7 +267,7 @@ class Worker:
         work.held = Held(work.held.version, output.state, work.held.index)
         work.bytes_out += sum(len(chunk) for chunk in chunks.values())
         self._deliver(level, work, chunks)
-        if task in order.retain and not work.order.tentative and not work.order.silent:
+        if task in order.retain and not work.order.tentative and not work.order.rebuilding:
             folder, before = self.states.folder(self.graph.task(task)), time.process_time()
             work.retained_bytes += write_outputs(folder, batch, order.pass_id, chunks)
             work.retaining_cpu_s += time.process_time() - before
@@ -327,7 +327,7 @@ class Worker:
         Where replicas send as well, a consumer finds the same chunk twice under one address, and takes one.
         """
         replica = work.order.role is Role.REPLICA
-        silent = replica and work.order.task not in level.order.doubled
+        silent = replica and work.order.task not in level.order.active_active
         for address, chunk in chunks.items():
             for place, home in enumerate(level.order.layout.homes.get(address[0], ())):
                 if home == level.node and address[0] in level.work:
