@@ -4,9 +4,11 @@ Begin with `import tenax as tx` and `tx.Topology`; `tenax.api.public` lists all 
 first used, so that planning needs neither Polars nor Spark.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tenax import testing as testing
     from tenax.api.public import *  # noqa: F403
 
     __version__: str
@@ -17,6 +19,8 @@ def __getattr__(name: str) -> object:
         return _version()
     if name.startswith("__"):
         raise AttributeError(f"module 'tenax' has no attribute {name!r}")
+    if name == "testing":
+        return importlib.import_module("tenax.testing")
     from tenax.api import public
 
     if name in public.__all__:
@@ -27,7 +31,7 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     from tenax.api import public
 
-    return sorted({*public.__all__, "__doc__", "__name__", "__version__"})
+    return sorted({*public.__all__, "__doc__", "__name__", "__version__", "testing"})
 
 
 def _version() -> str:

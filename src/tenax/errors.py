@@ -22,6 +22,9 @@ A message is one line: the rule, the value found, the remedy.
     ├── DamagedStore        a stored file is missing, or its size or checksum differs
     ├── EpochLost           a newer driver has taken over; this one must stop
     ├── ConflictingResults  a result was committed before with other rows, or a folder belongs to another run
+    ├── BrokenContract      a source, sink or computation of a user's does not keep a rule of its contract
+    ├── RunFailed           a run ended because it could not go on
+    ├── Superseded          a newer driver has taken the store of a run over
     └── ClusterFailed       Spark cannot be started, or does not give the nodes that were asked for
         └── StartStopped    a stop was asked for while Spark started
 """
@@ -113,3 +116,19 @@ class ClusterFailed(TenaxError):
 
 class StartStopped(ClusterFailed):
     """A stop was asked for while Spark started."""
+
+
+class RunFailed(TenaxError):
+    """A run ended because it could not go on; `details` is the traceback of the user's code, if that was the cause."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class Superseded(TenaxError):
+    """A newer driver has taken the store over."""
+
+
+class BrokenContract(TenaxError, AssertionError):
+    """A source, sink or computation of a user's does not keep a rule of its contract."""

@@ -9,9 +9,9 @@ import pytest
 
 import tenax as tx
 from tenax.cli.main import exit_code, run
-from tenax.cli.run import RunFailed, Superseded, failed
+from tenax.cli.run import failed
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import EpochLost
+from tenax.errors import EpochLost, RunFailed, Superseded
 
 GOOD = """
 import tenax as tx

@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 
 import polars as pl
-from pyspark import cloudpickle
 
 from tenax.operators.parameters import attributes
 from tenax.store.records import Json
@@ -143,7 +142,7 @@ class Describer:
 
     def expression(self, value: pl.Expr) -> Json:
         """An expression: its text to be read, and a digest that holds what the text leaves out."""
-        sys.modules.setdefault("cloudpickle", cloudpickle)  # Polars looks for it to serialise functions
+        sys.modules.setdefault("cloudpickle", _cloudpickle())  # Polars looks for it to serialise functions
         try:
             form: Json = self._serialised(json.loads(value.meta.serialize(format="json")))
         except Exception:  # an expression that cannot be serialised cannot travel either: that is said elsewhere
@@ -170,7 +169,7 @@ class Describer:
             return digest(payload)
         version = bytes(sys.version_info[1:3])
         head = payload[:at].removesuffix(version)
-        return {"(types)": head.hex(), "(called)": self.plain(cloudpickle.loads(payload[at:]))}
+        return {"(types)": head.hex(), "(called)": self.plain(_cloudpickle().loads(payload[at:]))}
 
     def _function(self, function: FunctionType) -> Json:
         if is_library(function.__module__):
@@ -339,3 +338,10 @@ def _is_member(name: str, member: object) -> bool:
 
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _cloudpickle() -> ModuleType:
+    """The one that comes with Spark, which knows what travels by value; importing Spark takes a while."""
+    from pyspark import cloudpickle
+
+    return cloudpickle

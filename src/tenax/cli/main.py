@@ -14,9 +14,9 @@ import typer
 import tenax
 from tenax.cli import demo, experiment, gallery, inspection, plan, stores
 from tenax.cli.chaos import chaos_command
-from tenax.cli.run import Superseded, run_command
+from tenax.cli.run import run_command
 from tenax.cli.stopping import INTERRUPTED
-from tenax.errors import EpochLost, TenaxError
+from tenax.errors import EpochLost, Superseded, TenaxError
 
 FAILED = 2  # a mistake of the user's, or a run that could not go on
 SUPERSEDED = 3  # a newer driver has the store

@@ -11,7 +11,7 @@ from tenax.cli.arguments import check_standby, name_values, names, overridden
 from tenax.cli.options import AcceptChanges, Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
 from tenax.cli.stopping import stopping
 from tenax.control.instructions import Outcome, Stop
-from tenax.errors import TenaxError
+from tenax.errors import RunFailed, Superseded
 
 
 @protecting
@@ -129,15 +129,3 @@ def failed(stop: Stop, folder: Path, trace: str = "") -> None:
         raise RunFailed(f"{reason}: start again with --store {folder} to go on" if stop.resumable else reason, trace)
     if stop.outcome is Outcome.SUPERSEDED:
         raise Superseded(f"{stop.reason} {folder}: this one has stopped, and the other goes on with the run")
-
-
-class RunFailed(TenaxError):
-    """A run ended because it could not go on; `details` is the traceback of the user's code, if that was the cause."""
-
-    def __init__(self, message: str, details: str = "") -> None:
-        super().__init__(message)
-        self.details = details
-
-
-class Superseded(TenaxError):
-    """A newer driver has taken the store over."""

@@ -1,0 +1,6 @@
+"""For tests of users: a topology run on frames without Spark, and the contracts that their own parts must keep."""
+
+from tenax.errors import BrokenContract
+from tenax.testing.frames import run
+
+__all__ = ["BrokenContract", "run"]
