@@ -4,154 +4,166 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
 
 from tenax.errors import InvalidRequest
 from tenax.model.topology import suggestion
-from tenax_lab.results import Findings, Machine, NoProgress, Progress, Result
+from tenax_lab.findings import Machine, Result
+from tenax_lab.lab import NoProgress, Progress, observe_and_report
 
-Run = Callable[[int, bool, Progress], Findings]
-"""A run function: seed, quick, progress."""
-
-
-def _of(module: str) -> Run:
-    """The run function of a module, which is imported when it is called."""
-
-    def run(seed: int, quick: bool, progress: Progress) -> Findings:
-        found: Findings = importlib.import_module(f"tenax_lab.{module}").run(seed, quick, progress)
-        return found
-
-    return run
+if TYPE_CHECKING:
+    from tenax.engine.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
-    """A named, reproducible run of a figure."""
+class Entry:
+    """A named, reproducible run of a figure: its module declares an `EXPERIMENT`."""
 
     name: str
     summary: str
     figure: str
-    run: Run
+    module: str
 
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
+EXPERIMENTS: tuple[Entry, ...] = (
+    Entry(
         "backups",
         "Backups and recovery latency over the latency bound",
-        "paper 3, Figures 7 and 8 and Table III",
-        _of("backups"),
+        "Li et al. 2017, Figures 7 and 8 and Table III",
+        "backups",
     ),
-    Experiment(
+    Entry(
         "replicas-random",
         "Output fidelity over the replication ratio on random topologies",
-        "paper 1, Figure 14",
-        _of("replicas_random"),
+        "Su, Zhou 2016, Figure 14",
+        "replicas_random",
     ),
-    Experiment(
+    Entry(
         "recovery-order",
         "Recovered priority over the recovery capacity on random queries",
-        "paper 4, Figure 15",
-        _of("recovery_order"),
+        "Su, Zhou 2021, Figure 15",
+        "recovery_order",
     ),
-    Experiment(
+    Entry(
         "planner-scale",
         "Time and size that the planners reach",
-        "paper 3, Table III, and the costs that the papers state",
-        _of("planner_scale"),
+        "Li et al. 2017, Table III, and the costs that the papers state",
+        "planner_scale",
     ),
-    Experiment(
+    Entry(
         "peers",
         "Throughput, latency and memory against Structured Streaming",
-        "goals of ours; windows as in paper 1's Q2",
-        _of("peers"),
+        "goals of ours; windows as in Su, Zhou 2016, Q2",
+        "peers",
     ),
-    Experiment(
+    Entry(
         "overhead",
         "What the engine costs beside the work itself",
-        "goals of ours, on the topology of paper 1, Figure 6",
-        _of("overhead"),
+        "goals of ours, on the topology of Su, Zhou 2016, Figure 6",
+        "overhead",
     ),
-    Experiment(
+    Entry(
         "failover",
         "Outputs through the loss of half of the nodes, beside Structured Streaming",
-        "goals of ours; paper 1's claim of tentative outputs long before full recovery",
-        _of("failover"),
+        "goals of ours; Su, Zhou 2016, claim of tentative outputs long before full recovery",
+        "failover",
     ),
-    Experiment(
+    Entry(
         "tentative-quality",
         "Predicted fidelity and completeness against the accuracy of tentative results",
-        "paper 1, Figures 12 and 13",
-        _of("tentative_quality"),
+        "Su, Zhou 2016, Figures 12 and 13",
+        "tentative_quality",
     ),
-    Experiment(
+    Entry(
         "recovery-bound",
         "Recovery after the loss of each node, predicted by the backup plan and measured",
-        "paper 3, equations 3 and 4, on the topology of paper 1, Figure 6",
-        _of("recovery_bound"),
+        "Li et al. 2017, equations 3 and 4, on the topology of Su, Zhou 2016, Figure 6",
+        "recovery_bound",
     ),
-    Experiment(
+    Entry(
         "checkpoint-costs",
         "Bytes and time of checkpoints over their interval and the rate, by strategy",
-        "paper 5, Figures 2, 3 and 4",
-        _of("checkpoint_costs"),
+        "Gu et al. 2009, Figures 2, 3 and 4",
+        "checkpoint_costs",
     ),
-    Experiment(
+    Entry(
         "standby-costs",
         "Bytes sent by active and passive standbys over the rate",
-        "paper 5, Figure 5",
-        _of("standby_costs"),
+        "Gu et al. 2009, Figure 5",
+        "standby_costs",
     ),
-    Experiment(
+    Entry(
         "checkpoint-throughput",
         "Throughput that checkpoints cost while nothing fails",
-        "goals of ours, on the chain of paper 5",
-        _of("checkpoint_throughput"),
+        "goals of ours, on the chain of Gu et al. 2009",
+        "checkpoint_throughput",
     ),
-    Experiment(
+    Entry(
         "recovery-delay",
         "From the loss of a node to new results: detection, redeployment, replay",
-        "paper 5, Figures 6, 7 and 8",
-        _of("recovery_delay"),
+        "Gu et al. 2009, Figures 6, 7 and 8",
+        "recovery_delay",
     ),
-    Experiment(
+    Entry(
         "recovery-techniques",
         "Recovery with active replicas, checkpoints and source replay, of one node and of all primaries",
-        "paper 1, Figures 7 and 8",
-        _of("recovery_techniques"),
+        "Su, Zhou 2016, Figures 7 and 8",
+        "recovery_techniques",
     ),
-    Experiment(
+    Entry(
         "checkpoint-cpu",
         "Processor time of checkpoints over the time between them",
-        "paper 1, Figure 9",
-        _of("checkpoint_cpu"),
+        "Su, Zhou 2016, Figure 9",
+        "checkpoint_cpu",
     ),
-    Experiment(
+    Entry(
         "partial-replication",
         "Outputs after the loss of all primaries with replicas for all, half and none of the tasks",
-        "paper 1, Figure 10",
-        _of("partial_replication"),
+        "Su, Zhou 2016, Figure 10",
+        "partial_replication",
     ),
 )
 
 
-def experiment(name: str) -> Experiment:
+def experiment(name: str) -> Entry:
     """The experiment of that name."""
-    for one in EXPERIMENTS:
-        if one.name == name:
-            return one
-    raise InvalidRequest(f"unknown experiment {name!r}{suggestion(name, (one.name for one in EXPERIMENTS))}")
+    for entry in EXPERIMENTS:
+        if entry.name == name:
+            return entry
+    raise InvalidRequest(f"unknown experiment {name!r}{suggestion(name, (entry.name for entry in EXPERIMENTS))}")
 
 
 def run_experiment(
-    name: str, *, out: Path, seed: int = 1, quick: bool = False, progress: Progress | None = None
+    name: str,
+    *,
+    out: Path,
+    seed: int = 1,
+    quick: bool = False,
+    progress: Progress | None = None,
+    session: Session | None = None,
+    nodes: int = 0,
 ) -> Result:
-    """Run an experiment and write `<out>/<name>/` with table.txt, result.json and figure.png."""
-    chosen = experiment(name)
+    """Run an experiment and write `<out>/<name>/` with table.txt, result.json and figure.png.
+
+    A `session` that is given, with so many `nodes`, is used as it is; else those experiments that need a cluster start
+    one of their own.
+    """
+    entry = experiment(name)
+    module = importlib.import_module(f"tenax_lab.{entry.module}")
+    watched = NoProgress() if progress is None else progress
     start = time.perf_counter()
-    findings = chosen.run(seed, quick, NoProgress() if progress is None else progress)
+    if hasattr(module, "EXPERIMENT"):
+        observations, findings = observe_and_report(
+            module.EXPERIMENT, name, seed=seed, quick=quick, progress=watched, session=session, nodes=nodes
+        )
+    else:
+        observations, findings = pl.DataFrame(), module.run(seed, quick, watched)
     seconds = time.perf_counter() - start
-    result = Result(chosen.name, chosen.summary, chosen.figure, seed, quick, Machine.here(), seconds, findings)
-    result.write(out / chosen.name)
+    circumstances = entry.name, entry.summary, entry.figure, seed, quick, Machine.here(), seconds
+    result = Result(*circumstances, findings, observations)
+    result.write(out / entry.name)
     return result

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from tenax_lab import overhead_findings, overhead_loads, peers
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.processes import SideFailed, memory_mb, run_side, tree
-from tenax_lab.results import Findings, Machine, Result
 from tenax_lab.sides.inputs import KINDS, Shape, write_inputs
 from tenax_lab.sides.plain_polars import windowed
 from tenax_lab.sides.sides import latencies

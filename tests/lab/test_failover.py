@@ -16,7 +16,7 @@ import pytest
 from tenax_lab import failover
 from tenax_lab.failover_measures import Period, Shown, SideRun, percentile
 from tenax_lab.failover_tenax import Publication, shown
-from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.sides.failover_files import Ordeal, Seconds, SinkLog, committed_rows, newest_second
 from tenax_lab.sides.failover_structured import BACKEND, EXECUTOR_ID, executors
 from tenax_lab.sides.inputs import Shape, write_inputs

@@ -14,8 +14,8 @@ from watching import Watched
 
 from tenax.errors import InvalidRequest
 from tenax.pictures.figures import Curve, Panel
+from tenax_lab.findings import Claim, Findings, Machine, Result, Table, show
 from tenax_lab.registry import EXPERIMENTS, run_experiment
-from tenax_lab.results import Claim, Findings, Machine, Result, Table, show
 
 PLANNING = ("backups", "replicas-random", "recovery-order", "planner-scale")
 

@@ -7,9 +7,11 @@ pe1 ─▶ pe2 ─▶ pe3 ─▶ pe4 ─▶ pe5 ─▶ pe6 ─▶ pe7 ─▶ pe8
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -23,10 +25,12 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax_lab import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
 from tenax_lab.element_chain import CUTS, NODES, PROTECTED, Ledger, Load, Passed, Stored, chain, chain_settings
+from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.lab import Plan, Row, Trial, frame
+from tenax_lab.recorder import Kind
 from tenax_lab.recovery_delay_findings import ACTIVE, PASSIVE, Case
 from tenax_lab.recovery_delay_findings import Plan as DelayPlan
 from tenax_lab.recovery_delay_findings import findings as delay_findings
-from tenax_lab.results import Findings, Machine, Result
 from tenax_lab.sides.sides import Series
 
 LOAD = Load(4, 100)
@@ -77,24 +81,47 @@ def ledger(stored: list[Stored], batches: int, sent_bytes: int = 0) -> Ledger:
     return Ledger(stored=stored, passes=passes)
 
 
-def checkpoint_series(plan: checkpoint_costs.Plan) -> Series:
+def observed(plan: Plan[Any], rows: Callable[[Trial[Any]], Iterable[Row]]) -> pl.DataFrame:
+    """The frame of trials whose rows are made up."""
+    return frame({**trial.columns, **row} for trial in plan.trials() for row in rows(trial))
+
+
+def run_rows(stored: Sequence[Row], batches: int, sent_bytes: int = 0) -> list[Row]:
+    """Checkpoints, and a pass for each batch."""
+    passes: list[Row] = [
+        {"what": Kind.PASS.value, "last": batch, "seconds": 0.2, "messages": 3, "sent_bytes": sent_bytes}
+        for batch in range(1, batches + 1)
+    ]
+    return [*passes, *stored]
+
+
+def checkpoint(batch: int, state_bytes: int, queue_bytes: int, seconds: float) -> Row:
+    """A checkpoint of two tasks."""
+    return {
+        "what": Kind.CHECKPOINT.value,
+        "batch": batch,
+        "tasks": 2,
+        "state_bytes": state_bytes,
+        "queue_bytes": queue_bytes,
+        "seconds": seconds,
+        "writing_s": seconds,
+    }
+
+
+def checkpoint_rows(trial: Trial[checkpoint_costs.Case]) -> list[Row]:
     """Checkpoints at every batch: sweeping with queues of 10 bytes, the others with 1,000; states of 90."""
-    found: Series = {}
-    for case in plan.cases():
-        queue = 10 if case.strategy is Strategy.SWEEPING else 0 if case.strategy is Strategy.ALIGNED else 1_000
-        seconds = 0.1 if case.strategy is Strategy.SWEEPING else 0.2
-        stored = [Stored(batch, 2, 90, queue, seconds) for batch in range(1, case.load.batches + 1)]
-        found |= ledger(stored, case.load.batches).series(case.name)
-    return found
+    queue = {"sweeping": 10, "aligned": 0}.get(trial.side, 1_000)
+    seconds = 0.1 if trial.side == "sweeping" else 0.2
+    batches = trial.case.load.batches
+    return run_rows([checkpoint(batch, 90, queue, seconds) for batch in range(1, batches + 1)], batches)
 
 
-@pytest.mark.parametrize("plan", [checkpoint_costs.FULL, checkpoint_costs.QUICK])
-def test_bytes_of_checkpoints_are_counted_from_the_second_interval_to_the_end(
-    plan: checkpoint_costs.Plan, tmp_path: Path
-) -> None:
-    found = checkpoint_costs.findings(plan, checkpoint_series(plan))
+@pytest.mark.parametrize("quick", [False, True])
+def test_bytes_of_checkpoints_are_counted_from_the_second_interval_to_the_end(quick: bool, tmp_path: Path) -> None:
+    plan = checkpoint_costs.EXPERIMENT.plan(quick=quick)
+    found = checkpoint_costs.report(plan, observed(plan, checkpoint_rows))
     first = rows_of(found, "What checkpoints write")[0]
-    interval, count = next(iter(plan.intervals.items()))
+    interval, count = plan.cases[0].interval, plan.cases[0].intervals
     assert (first["strategy"], first["interval"]) == ("synchronous", interval)
     assert first["checkpoints"] == interval * count - interval
     assert first["average KB"] == pytest.approx(1.09)

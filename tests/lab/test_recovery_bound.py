@@ -24,10 +24,10 @@ from tenax.operators.computation import StepInput, StepOutput
 from tenax.planning.backups import check_backups, plan_backups
 from tenax_lab import recovery_bound_cases as cases
 from tenax_lab import recovery_bound_model as model
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.recovery_bound_findings import findings, named
 from tenax_lab.recovery_bound_tree import Load, Smoothing, merge_tree, tree_topology, with_times
 from tenax_lab.recovery_bound_trials import Pace, protection
-from tenax_lab.results import Findings, Machine, Result
 
 LOAD = Load(sensors=5, resamples=20)
 SOURCE_S, STEP_S = 0.25, 1.0  # for an interval

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tenax_lab import checkpoint_cpu, partial_replication, recovery_techniques
-from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.tree_failures import Facts, Publication
 
 FINAL = Publication(0.9, False, 10, 10, 1.0)

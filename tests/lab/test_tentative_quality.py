@@ -24,7 +24,7 @@ from tenax.model.topology import Partitioning
 from tenax.planning.rates import Rows
 from tenax.store.records import Json
 from tenax_lab import tentative_quality as quality
-from tenax_lab.results import Findings, Machine, Result
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.tentative_quality_queries import (
     ALGORITHMS,
     CLOCK,

@@ -1,0 +1,60 @@
+"""A run of an application for a measurement: watched by the one recorder, under faults and judged if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tenax.application.application import Application
+from tenax.chaos.injector import Injector
+from tenax.chaos.oracle import judge, with_results_in
+from tenax.chaos.runs import RESULTS, STORE
+from tenax.chaos.schedule import Fault
+from tenax.control.instructions import Outcome
+from tenax.engine.driver import Driver
+from tenax.engine.session import Heartbeat
+from tenax.engine.settings import RunSettings
+from tenax.errors import ClusterFailed
+from tenax.model.graph import TaskGraph
+from tenax_lab.lab import Bench
+from tenax_lab.recorder import RunRecorder
+
+PATIENT = Heartbeat(60.0)  # where nothing fails, a node on a busy machine must not pass for one that hangs
+SELDOM = 1_000_000  # batches between checkpoints where there are to be none
+
+
+def run(
+    bench: Bench,
+    application: Application,
+    settings: RunSettings,
+    *,
+    heartbeat: Heartbeat | None = PATIENT,
+    faults: Sequence[Fault] = (),
+    judged: bool = False,
+    ends_after: int | None = None,
+    by_task: bool = False,
+    prepare: Callable[[RunRecorder, Driver, Path], None] = lambda _recorder, _driver, _folder: None,
+) -> RunRecorder:
+    """Run to the end on the bench's cluster; an end that is not good is an error: its measurements would mean nothing.
+
+    - Results go to a folder of the trial's own, `folder / RESULTS / <output>`.
+    - `ends_after` asks for the end when so many batches are final, of a source that has none.
+    - `judged` lets the oracle say whether final results are those of a run without failures, to the byte (`exact`).
+    """
+    session = bench.session(settings.nodes, heartbeat)
+    settings = replace(settings, nodes=bench.nodes, keep_batches=settings.keep_batches or judged)
+    folder = bench.folder()
+    recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
+    driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session)
+    recorder.driver = driver
+    if ends_after is not None:
+        last_wanted = ends_after
+        recorder.after_publication.append(lambda last: driver.request_stop() if last >= last_wanted else None)
+    prepare(recorder, driver, folder)
+    stop = Injector(session, bench.nodes, tuple(faults), recorder).run(driver) if faults else driver.run()
+    if stop.outcome is not (Outcome.STOPPED if ends_after is not None else Outcome.FINISHED):
+        raise ClusterFailed(f"a measured run ends well, found {stop.outcome} ({stop.reason}): correct that first")
+    if judged:
+        recorder.exact = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes).held
+    return recorder
