@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tenax.application.application import Application
+from tenax.application.schemas import with_schemas
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
 from tenax.connectors.workloads import elements
@@ -52,6 +53,10 @@ class Smoothing(Computation):
     def __init__(self, load: Load) -> None:
         self.load = load
 
+    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:  # noqa: ARG002
+        """Declared: a step costs the same without rows."""
+        return pl.Schema({"sensor": pl.Int64(), "value": pl.Float64(), "error": pl.Float64()})
+
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Add up what the producers sent, smooth it, estimate the error."""
         rows, sensors = given.frames[0], self.load.sensors
@@ -81,12 +86,13 @@ def merge_tree(seed: int, load: Load, batches: int, times_s: Sequence[float] = (
     if times_s:
         topology = with_times(topology, times_s)
     merges = [operator.name for operator in topology.operators if not operator.is_source and operator.name != RESULTS]
-    return Application(
+    application = Application(
         topology,
         {SOURCES: rows},
         {**dict.fromkeys(merges, Smoothing(load)), RESULTS: Stateless(())},
         {RESULTS: parquet(Path(RESULTS))},  # a chaos run puts its own folder in place of it
     )
+    return with_schemas(application)
 
 
 def tree_topology() -> Topology:

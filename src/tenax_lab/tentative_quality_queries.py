@@ -84,6 +84,10 @@ class Metered(Source):
         end, _ = _position(found.position)
         return Planned(found.ranges, [batch + 1, end], found.rows, ended)
 
+    def schema(self) -> pl.Schema | None:
+        """That of its generator."""
+        return self._rows.schema()
+
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a range."""
         return self._rows.read(partition, planned)

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from tenax.application.application import Application
+from tenax.application.schemas import with_schemas
 from tenax.connectors.parquet import parquet
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.workloads import elements
@@ -89,6 +90,10 @@ class Readings(Source):
             due_us = (due_us or now_us) + round(self._arrival.interval_s * MICROSECONDS)
         return Planned(ranges, [batch, due_us], rows)
 
+    def schema(self) -> pl.Schema | None:
+        """That of no rows."""
+        return self.read(0, [0, 0, 1]).schema
+
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a range."""
         rows = self._rows.read(partition, planned)
@@ -125,12 +130,13 @@ def window_tree(seed: int, load: Load, arrival: Arrival) -> Application:
     first = windows("ts", ("sensor",), length, SLIDE, (pl.len().alias("readings"), highest))
     above = windows(WINDOW_END, ("sensor",), length, SLIDE, (pl.col("readings").sum(), highest))
     computations: dict[str, Computation] = dict.fromkeys(levels, above)
-    return Application(
+    application = Application(
         topology,
         {SOURCES: Readings(seed, load, arrival)},
         {**computations, levels[0]: first, RESULTS: Stateless(())},
         {RESULTS: parquet(Path(RESULTS))},  # whoever runs it puts a folder of its own in place of it
     )
+    return with_schemas(application)
 
 
 def tree_topology(load: Load) -> Topology:

@@ -51,7 +51,10 @@ GIVEN: dict[Callable[..., Computation | Source], dict[str, tuple[object, object]
     filter_rows: {"predicates": ((pl.col("v") < 20,), (pl.col("v") < 21,))},
     select_columns: {"columns": ((pl.col("v"),), (pl.col("v") + 1,))},
     with_columns: {"columns": ((pl.col("v").alias("w"),), (pl.col("v").alias("x"),))},
-    map_frames: {"function": (lambda rows: rows.head(1), lambda rows: rows.head(2))},
+    map_frames: {
+        "function": (lambda rows: rows.head(1), lambda rows: rows.head(2)),
+        "schema": (None, pl.Schema({"ts": pl.Datetime("us")})),
+    },
     Union: {},
     files: {
         "where": ("in/*.csv", "in/*.parquet"),

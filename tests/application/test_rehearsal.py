@@ -11,9 +11,9 @@ import pytest
 
 import tenax as tx
 from tenax.application.application import Application
-from tenax.application.rehearsal import has_batches, rehearse
+from tenax.application.rehearsal import has_batches, rehearse, with_known_schemas
 from tenax.engine.masters import check_master
-from tenax.errors import ClusterFailed, InvalidRequest, InvalidTopology, UnreadableSource
+from tenax.errors import ClusterFailed, InvalidRequest, InvalidSource, InvalidTopology, UnreadableSource
 
 Ending = Callable[[tx.Stream], tx.Stream]
 V = pl.col("v")
@@ -74,7 +74,6 @@ def test_a_missing_column_or_a_wrong_type_is_told_with_the_operator_and_its_line
 @pytest.mark.parametrize(
     ("time", "where", "expected"),
     [
-        ("when", "rows.csv", "source 'rows': {0}/rows.csv: a source has its column of event times, found no 'when'"),
         ("name", "rows.csv", "source 'rows': {0}/rows.csv, row 1: every row has an event time, found 'a'"),
         ("ts", "raws.csv", "source 'rows': {0}/raws.csv: a source reads what is there, found nothing of that name"),
         ("ts", "no/*.csv", "source 'rows': {0}/no: a source reads what is there, found nothing of that name"),
@@ -92,6 +91,14 @@ def test_a_source_that_cannot_be_read_is_told_with_its_file(
     assert rehearse(made, resumed=True) == []  # what was read may be gone
 
 
+def test_a_file_without_the_column_of_event_times_is_told_when_the_topology_is_built(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableSource) as raised:
+        application(tmp_path, lambda rows: rows, "when")
+    expected = "source 'rows': {0}/rows.csv: a source has its column of event times, found no 'when'"
+    assert expected.format(tmp_path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 def needs_rows(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(w=pl.lit(rows["v"][0]))
 
@@ -101,28 +108,56 @@ def ends_the_program(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("function", [needs_rows, ends_the_program])
-def test_a_function_that_cannot_do_with_no_rows_is_left_to_the_first_batch(
+def test_a_function_that_cannot_do_with_no_rows_declares_its_columns_and_is_left_to_the_first_batch(
     function: Callable[[pl.DataFrame], pl.DataFrame], tmp_path: Path
 ) -> None:
-    assert rehearse(application(tmp_path, lambda rows: rows.map(function).filter(pl.col("unknown") > 1))) == []
+    with pytest.raises(InvalidTopology) as raised:
+        application(tmp_path, lambda rows: rows.map(function).filter(pl.col("w") > 1))
+    text = str(raised.value)
+    assert text.startswith(f"operator 'map-1' (made in {__file__}, line ")
+    assert "found that it fails without rows of (ts Datetime, name String, v Int64)" in text
+    assert f"in {__file__}, line " in text
+    assert "map(..., schema={...})" in text
+    assert "\n" not in text
+    schema = {"ts": pl.Datetime("us"), "name": pl.String(), "v": pl.Int64(), "w": pl.Int64()}
+    made = application(tmp_path, lambda rows: rows.map(function, schema=schema).filter(pl.col("w") > 1))
+    assert rehearse(made) == []
+    assert made.schemas["filter-1"] == schema
 
 
 def from_lists(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([{"ts": ts, "w": v / 2} for ts, v in rows.select("ts", "v").rows()])  # no rows, no columns
 
 
-def test_what_lies_behind_a_function_is_noted_because_rows_may_bring_other_columns(tmp_path: Path) -> None:
-    made = application(tmp_path, lambda rows: rows.map(from_lists).filter(pl.col("w") > 1).filter(pl.col("w") > 2))
-    (note,) = rehearse(made)
-    assert note.startswith(f"operator 'filter-1' (made in {__file__}, line ")
-    assert note.endswith("so it would be for no rows, unless 'map-1' gives them the usual columns")
+def test_a_function_that_loses_its_columns_without_rows_declares_them(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTopology) as raised:
+        application(tmp_path, lambda rows: rows.map(from_lists).filter(pl.col("w") > 1).filter(pl.col("w") > 2))
+    text = str(raised.value)
+    assert text.startswith(f"operator 'map-1' (made in {__file__}, line ")
+    assert "found none when it was tried without rows" in text
+    schema = {"ts": pl.Datetime("us"), "w": pl.Float64()}
+    made = application(tmp_path, lambda rows: rows.map(from_lists, schema=schema).filter(pl.col("w") > 1))
+    assert made.schemas["out"] == schema
 
 
 def test_a_followed_folder_without_files_is_waited_for_and_said(tmp_path: Path) -> None:
     topology = tx.Topology("t")
-    rows = topology.source("rows", tx.files(tmp_path, time="ts"))
-    rows.filter(pl.col("unknown") > 1).output("out", tx.console())
+    schema = {"ts": pl.Datetime("us"), "v": pl.Int64()}
+    rows = topology.source("rows", tx.files(tmp_path, time="ts", schema=schema))
+    rows.filter(pl.col("v") > 1).output("out", tx.console())
     assert rehearse(topology.build()) == [f"source 'rows' waits: no file is at {tmp_path / '*'} yet"]
+
+
+def test_a_followed_folder_without_files_needs_a_stated_schema(tmp_path: Path) -> None:
+    topology = tx.Topology("t")
+    topology.source("rows", tx.files(tmp_path, time="ts")).output("out", tx.console())
+    made = topology.build()  # a run that goes on has its columns in the store
+    assert made.schemas == {}
+    with pytest.raises(
+        InvalidSource, match=r"^source 'rows': .*found no file with rows at .*: state them, as in"
+    ) as raised:
+        with_known_schemas(made, {})
+    assert "\n" not in str(raised.value)
 
 
 def test_only_a_store_with_batches_is_resumed(tmp_path: Path) -> None:

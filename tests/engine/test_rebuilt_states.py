@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,9 @@ class Totals(KeyedComputation):
 
     keys = ("key",)
     state_schema = pl.Schema({"key": pl.Int64, "total": pl.Float64})
+
+    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:
+        return inputs[0]
 
     def step_keys(self, rows: pl.DataFrame, state: pl.DataFrame, watermark_us: int) -> tuple[pl.DataFrame, Changes]:
         raise NotImplementedError

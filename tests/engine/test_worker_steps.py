@@ -19,7 +19,7 @@ from tenax.engine.worker.orders import Report, UploadOrder
 from tenax.engine.worker.retained import drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.steps import TRIM_EVERY, Worker
 from tenax.engine.worker.versions import file_name, read_index
-from tenax.errors import DamagedStore
+from tenax.errors import DamagedStore, InvalidTopology
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
 
@@ -155,7 +155,8 @@ def test_an_operator_that_raises_names_itself_its_task_and_the_batch(tmp_path: P
 
     topology = tx.Topology("broken")
     source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
-    rows = topology.source("rows", source, partitions=2).map(broken, name="mine")
+    schema = {"ts": pl.Datetime("us"), "sequence": pl.Int64(), "value": pl.Float64()}
+    rows = topology.source("rows", source, partitions=2).map(broken, schema=schema, name="mine")
     rows.output("all", tx.parquet(tmp_path / "all"))
     cluster = Cluster(topology.build(), tmp_path, 2)
     order = cluster.order(5, 1)
@@ -176,12 +177,12 @@ def test_rows_that_do_not_fit_their_consumer_name_it_and_not_their_producer(tmp_
     keyed = rows.with_columns((pl.col("sequence") % 7).cast(pl.String).alias("key"), name="keyed").key_by("key")
     windowed = keyed.window("2s").aggregate(pl.col("ts").mean(), parallelism=1 if single else 3, name="means")
     windowed.output("all", tx.parquet(tmp_path / "all"))
-    cluster = Cluster(topology.build(), tmp_path, 1)
-    ((bundle,),) = [worker.run(cluster.order(2, 1), 0, 0, []) for worker in cluster.workers]
-    (failure,) = bundle.failures
-    assert (failure.kind, failure.operator, failure.task, failure.batch) == ("operator", "means", "means[0]", 1)
-    assert failure.cause.startswith("a mean is taken of numbers:")
-    assert failure.cause.endswith("cast it to a number")
+    with pytest.raises(InvalidTopology) as raised:
+        topology.build()
+    named, _, cause = str(raised.value).partition("): ")
+    assert named.startswith(f"operator 'means' (made in {__file__}, line ")
+    assert cause.startswith("a mean is taken of numbers:")
+    assert cause.endswith("cast it to a number")
 
 
 def test_rows_that_no_chunk_can_carry_name_their_producer(tmp_path: Path) -> None:
@@ -190,11 +191,8 @@ def test_rows_that_no_chunk_can_carry_name_their_producer(tmp_path: Path) -> Non
     rows = topology.source("rows", source, partitions=2)
     keyed = rows.map(lambda one: one.with_columns(key=pl.lit("a", pl.Categorical)), name="mine").key_by("key")
     keyed.window("2s").aggregate(pl.len(), parallelism=3, name="counts").output("all", tx.parquet(tmp_path / "all"))
-    cluster = Cluster(topology.build(), tmp_path, 1)
-    (bundle,) = cluster.workers[0].run(cluster.order(1, 1), 0, 0, [])
-    (failure,) = bundle.failures
-    assert (failure.operator, failure.task) == ("mine", "mine[0]")
-    assert failure.cause.endswith("cast it to pl.String")
+    with pytest.raises(InvalidTopology, match=r"operator 'mine' .*cast it to pl.String"):
+        topology.build()
 
 
 def test_producers_of_windows_send_and_retain_groups_and_not_rows(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def build(rows, rate, folder):
 
     topology = tx.Topology("held")
     given = topology.source("elements", tx.elements(rate=rate, pace=tx.Pace(rows=rows)), partitions=2)
-    counts = given.map(held, name="hold").key_by("key").window("1s").aggregate(pl.len().alias("count"), parallelism=2)
+    schema = {**given.schema, "key": pl.Int64}
+    keyed = given.map(held, schema=schema, name="hold").key_by("key")
+    counts = keyed.window("1s").aggregate(pl.len().alias("count"), parallelism=2)
     counts.output("counts", tx.parquet(Path(folder) / "counts"))
     return topology
 """

@@ -396,16 +396,17 @@ def test_a_state_that_would_get_rows_of_other_columns_is_named(tmp_path: Path) -
     def chained(name: str) -> Application:
         topology = Topology("t")
         rows = topology.source("rows", elements(rate=100))
-        keyed = rows.with_columns((pl.col("value") * 2).alias(name), name="keyed").key_by("sequence")
+        doubled = (pl.col("sequence") * 2).alias("key"), (pl.col("value") * 2).alias(name)
+        keyed = rows.with_columns(*doubled, name="keyed").key_by("sequence")
         keyed.apply(Totals(), name="totals").output("sums", parquet(tmp_path / "sums"))
         return topology.build()
 
-    one, other = chained("key"), chained("double")
+    one, other = chained("twice"), chained("double")
     store = tmp_path / "store"
     opened = Store.open(store, examined(store, one).fingerprint, admitted=True)
     task = Task("totals", 0)
     rows = pl.DataFrame(schema={"ts": pl.Datetime("us"), "sequence": pl.Int64, "value": pl.Float64})
-    keyed = rows.with_columns(pl.lit(None, pl.Float64).alias("key"))
+    keyed = rows.with_columns(pl.lit(None, pl.Int64).alias("key"), pl.lit(None, pl.Float64).alias("twice"))
     told = {"rows": rows, "keyed": rows, "totals": keyed}
     tasks = TaskGraph(one.topology).tasks(range(4))
     cut = Cut(1, tuple(Version(each, 1, PassId(1, 1)) for each in tasks))

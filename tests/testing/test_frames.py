@@ -103,7 +103,8 @@ def test_code_of_a_user_that_raises_is_named_with_its_line() -> None:
         raise ValueError("no such thing") if rows.height else KeyError("empty")
 
     topology = tx.Topology("t")
-    endless(topology).map(broken).output("out", tx.console())
+    stream = endless(topology)
+    stream.map(broken, schema=stream.schema).output("out", tx.console())
     with pytest.raises(RunFailed) as raised:
         tx.testing.run(topology, {"rows": frame(3)})
     assert "operator 'map-1' raised in task map-1[0], batch 1: ValueError: no such thing" in str(raised.value)

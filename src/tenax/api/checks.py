@@ -91,6 +91,20 @@ def function(given: object) -> None:
         ) from None
 
 
+def schema(verb: str, given: object) -> pl.Schema:
+    """Columns and their types, as a user declares them."""
+    remedy = f"write {verb}(..., schema={{'ts': pl.Datetime('us'), 'speed': pl.Float64}})"
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidRequest(f"a schema has the columns and their types, found {shown(given)}: {remedy}")
+    for column_name, kind in given.items():
+        whole = isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType))
+        if not isinstance(column_name, str) or not whole:
+            raise InvalidRequest(
+                f"a schema has names and Polars types, found {shown(kind)} for {column_name!r}: {remedy}"
+            )
+    return pl.Schema(given)
+
+
 def computation(given: object) -> None:
     """An operator of a user's own."""
     if not isinstance(given, Computation):

@@ -11,6 +11,7 @@ import polars as pl
 from tenax.api import arguments, checks
 from tenax.application.application import Application, Protection, late_output
 from tenax.application.collisions import check_collisions
+from tenax.application.schemas import Parts, derived
 from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
@@ -26,6 +27,7 @@ from tenax.operators.union import Union
 from tenax.operators.windows import check_lengths, windows
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
+SchemaType = pl.DataType | type[pl.DataType]
 
 
 class Topology:
@@ -45,6 +47,7 @@ class Topology:
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
         self._protection = Protection()
         self._places: dict[str, str] = {}
+        self._schemas: dict[str, pl.Schema] = {}
 
     def source(self, name: str, source: Source, *, partitions: int = 1, late: Sink | None = None) -> Stream:
         """Rows from outside, read by so many tasks; late ones are dropped, or go to a sink of their own."""
@@ -98,14 +101,35 @@ class Topology:
         )
 
     def build(self) -> Application:
-        """The application: the checked topology with everything that runs in it."""
+        """The application: the checked topology with everything that runs in it.
+
+        Every operator's columns follow from those of the sources: a column, type or key that is not there is told here.
+        """
         if not any(operator.output for operator in self._operators.values()):
             raise InvalidTopology(f"topology {self.name!r} has an output, found none: end a stream with output(...)")
         topology = model.Topology(self.name, tuple(self._operators.values()))
         check_collisions(self._sources, self._sinks)
         return Application(
-            topology, self._sources, self._computations, self._sinks, self._keys, self._protection, self._places
+            topology,
+            self._sources,
+            self._computations,
+            self._sinks,
+            self._keys,
+            self._protection,
+            self._places,
+            self._derived(),
         )
+
+    def _derived(self, last: str | None = None) -> dict[str, pl.Schema]:
+        """The schemas of all operators so far, or of one and those before it; what was derived once is known."""
+        wanted = set(self._operators) if last is None else {last}
+        for operator in reversed(self._operators.values()):  # consumers come after their producers
+            if operator.name in wanted:
+                wanted |= {stream.operator for stream in operator.inputs}
+        parts = Parts(self._sources, self._computations, self._keys, self._places)
+        operators = [operator for name, operator in self._operators.items() if name in wanted]
+        self._schemas = derived(operators, parts, self._schemas)
+        return dict(self._schemas)
 
     def _add(self, operator: Operator) -> None:
         if operator.name in self._operators:
@@ -201,13 +225,17 @@ class Stream:
         expressions = arguments.expressions("with_columns", columns, named, example=example)
         return self._stateless("with-columns", name, with_columns(*expressions))
 
-    def map(self, function: Function, *, name: str | None = None) -> Stream:
+    def map(
+        self, function: Function, *, schema: Mapping[str, SchemaType] | None = None, name: str | None = None
+    ) -> Stream:
         """What a function makes of each batch of rows; it must not depend on how batches are cut.
 
-        A frame may be without rows. The columns of what is returned, their order and types are always the same.
+        The columns of what is returned, their order and types are always the same. They are declared by `schema`, or
+        the function is tried with a frame without rows when the topology is built.
         """
         checks.function(function)
-        return self._stateless("map", name, map_frames(function))
+        columns = None if schema is None else checks.schema("map", schema)
+        return self._stateless("map", name, map_frames(function, columns))
 
     def key_by(self, *columns: str | Sequence[str]) -> Stream:
         """The same rows, shared by these columns among the tasks of the next operator."""
@@ -310,6 +338,17 @@ class Stream:
                 f"{self.operator!r} and {other.parallelism} of {other.operator!r}: give sources as many partitions, "
                 "or use key_by(...) on each stream"
             )
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns of the rows and their types, as they follow from those of the sources."""
+        known = self.topology._derived(self.operator)
+        if self.operator not in known:
+            raise InvalidRequest(
+                f"the columns of {self.operator!r} follow from those of its sources, found one that cannot tell them "
+                "yet: state a schema there"
+            )
+        return known[self.operator]
 
     @property
     def parallelism(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from tenax.application.fingerprints import fingerprint
 from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
@@ -171,6 +173,8 @@ class Application:
     - `keys` are the columns by which an operator's input is spread over its tasks, for each (producer, consumer).
     - `protection` may change from one run on a store to the next; of all else `fingerprint` tells what has changed.
     - `places` are the lines of the user's file that made the operators, for messages.
+    - `schemas` are the columns that each operator gives, derived by `with_schemas`; of what lies behind a source that
+      cannot tell its columns yet there are none.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -181,6 +185,7 @@ class Application:
     keys: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
     places: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, pl.Schema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, computation in self.computations.items():

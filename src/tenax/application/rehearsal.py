@@ -1,26 +1,23 @@
-"""A look at an application before anything starts: its first rows are found, and no rows pass every operator."""
+"""A look at an application before anything starts: its sources are read for a moment, and all columns are known."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
 from tenax.application.application import Application
+from tenax.application.schemas import Schemas, with_schemas
 from tenax.application.traces import RAISED, cause_of, place_of
 from tenax.connectors.files import FileSource
 from tenax.connectors.source import Limits, Planned, Source
-from tenax.errors import InvalidTopology, TenaxError, UnreadableSource
-from tenax.model.graph import TaskGraph
+from tenax.errors import InvalidSource, TenaxError, UnreadableSource
 from tenax.model.topology import Operator
-from tenax.operators.chunks import encode
-from tenax.operators.columns import is_users
-from tenax.operators.computation import NO_WATERMARK_US, StepInput
-from tenax.operators.custom import KeyedComputation
 from tenax.operators.event_time import check_time
-from tenax.operators.keys import key_hashes
+from tenax.store import journal, records
+from tenax.store.records import Json
 
 LOOK = Limits(1)  # of each source: its columns are wanted, not its rows
 MAX_PARTITIONS = 4  # that are looked at: with files, as many of these
@@ -28,42 +25,69 @@ MICROSECONDS = 1_000_000
 
 
 def rehearse(application: Application, *, resumed: bool = False) -> list[str]:
-    """Refuse an application whose sources cannot be read, or whose operators miss columns or types; notes for the user.
+    """Refuse an application whose sources cannot be read; notes for the user.
 
-    - Steps are pure, so one with no rows from the initial state leaves nothing behind.
-    - Functions of users may not be made for no rows: what they raise then does not count, and what they return may be
-      of other types than with rows, so that of what lies behind them only a note is made.
-    - What lies behind a source that has no rows yet is left to the first batch.
-    - Where a run is `resumed`, files that were read may be gone, and their columns are unknown.
+    - Columns, types and keys were checked when it was built, as far as its sources could tell their columns.
+    - Where a run is `resumed`, files that were read may be gone.
     """
-    known: dict[str, pl.DataFrame] = {}
     notes: list[str] = []
-    guessed: set[str] = set()
-    for operator in TaskGraph(application.topology).operators:  # producers come before consumers
-        source = application.sources.get(operator.name)
-        try:
-            rows = _output(application, operator, known) if source is None else _first(operator, source, resumed, notes)
-        except InvalidTopology as error:
-            above = guessed.intersection(one.operator for one in operator.inputs)
-            if not above:
-                raise
-            notes.append(f"{error}: so it would be for no rows, unless {min(above)!r} gives them the usual columns")
-            continue
-        if rows is not None:
-            known[operator.name] = rows
-            if source is None and _is_guess(application, operator, guessed):
-                guessed.add(operator.name)
+    for name, source in application.sources.items():
+        _first(application.topology.operator(name), source, resumed, notes)
     return notes
 
 
-def _is_guess(application: Application, operator: Operator, guessed: Collection[str]) -> bool:
-    """Whether code of a user's has decided what an operator gives for no rows, or what goes into it."""
-    computation = application.computations[operator.name]
-    return is_users(computation) or any(one.operator in guessed for one in operator.inputs)
+def with_known_schemas(application: Application, positions: Mapping[str, Json]) -> Application:
+    """The application with all schemas; refuses if a source cannot tell its columns.
+
+    A run that goes on from logged `positions` has the columns that it began with, whatever lies there now. Sources that
+    do not say their columns are looked at.
+    """
+    sources: dict[str, pl.Schema] = {}
+    for name, source in application.sources.items():
+        operator = application.topology.operator(name)
+        position = positions.get(name)
+        columns = source.schema() if position is None else source.schema_at(position)
+        if columns is None:
+            columns = application.schemas.get(name)
+        if columns is None:
+            first = _first(operator, source, bool(positions), [])
+            columns = None if first is None else first.schema
+        if columns is None:
+            raise InvalidSource(f"source {name!r}: {_unknown(source)}")
+        sources[name] = columns
+    return application if _are_known(application, sources) else with_schemas(application, sources)
+
+
+def logged_positions(store: Path) -> Mapping[str, Json]:
+    """Where the sources of an earlier run stand, by the last batch that a store has; nothing if there is none."""
+    folder = store / "batches"
+    batches = journal.read(folder) if folder.exists() else []
+    return records.mapping(records.mapping(batches[-1]["data"])["positions"]) if batches else {}
+
+
+def has_batches(store: Path) -> bool:
+    """Whether a run has been there before: sources are then read on, not from the beginning."""
+    return any(log.is_file() and log.stat().st_size for log in (store / "batches").glob("*.jsonl"))
+
+
+def _are_known(application: Application, sources: Schemas) -> bool:
+    complete = all(operator.name in application.schemas for operator in application.topology.operators)
+    return complete and all(application.schemas[name] == schema for name, schema in sources.items())
+
+
+def _unknown(source: Source) -> str:
+    """Why a run cannot start with a source, and what to do."""
+    if isinstance(source, FileSource):
+        return (
+            f"the columns of a source are known before it runs, found no file with rows at "
+            f"{source.root / source.pattern} yet: state them, as in tx.files(..., schema={{'ts': pl.Datetime('us')}})"
+        )
+    kind = type(source).__name__
+    return f"the columns of a source are known before it runs, found that {kind} has no rows yet: give it schema(self)"
 
 
 def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) -> pl.DataFrame | None:
-    """The columns of a source, from its first rows; none if it has none yet."""
+    """The first rows of a source; none if it has none yet."""
     try:
         if isinstance(source, FileSource) and not resumed:
             _check_there(source)
@@ -71,9 +95,9 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
         planned = source.plan(None, partitions, LOOK, int(time.time() * MICROSECONDS))
         if not isinstance(planned, Planned):
             if isinstance(source, FileSource) and not resumed and not planned.ended:
-                notes.append(f"source {operator.name!r} waits: no file is at {source.root / source.pattern} yet")
+                notes.append(_waits(operator.name, source))
             return None
-        frames = [source.read(number, one) for number, one in enumerate(planned.ranges)]
+        frames = [source.read(number, logged) for number, logged in enumerate(planned.ranges)]
         check_time(frames[0], source.time)
     except TenaxError as error:
         if resumed:
@@ -83,7 +107,13 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
         if resumed or place_of(error):  # a source of the user's own: the run will tell whether it can go on
             return None
         raise UnreadableSource(f"source {operator.name!r} cannot be read: {cause_of(error)}") from error
-    return frames[0].clear()
+    if isinstance(source, FileSource) and not resumed and not source.bounded and not planned.rows:
+        notes.append(_waits(operator.name, source))
+    return frames[0]
+
+
+def _waits(name: str, source: FileSource) -> str:
+    return f"source {name!r} waits: no file is at {source.root / source.pattern} yet"
 
 
 def _check_there(source: FileSource) -> None:
@@ -93,31 +123,3 @@ def _check_there(source: FileSource) -> None:
     if not wanted.exists():
         remedy = "correct the path" if single else "make the folder, or correct the path"
         raise UnreadableSource(f"{wanted}: a source reads what is there, found nothing of that name: {remedy}")
-
-
-def _output(application: Application, operator: Operator, known: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
-    """What an operator makes of no rows; none if that cannot be known."""
-    if any(one.operator not in known for one in operator.inputs):
-        return None
-    computation = application.computations[operator.name]
-    try:
-        frames = []
-        for number, one in enumerate(operator.inputs):
-            rows = known[one.operator]
-            key_hashes(rows, application.keys.get((one.operator, operator.name), ()))
-            frames.append(computation.combined(number, rows))
-        made = computation.step(computation.initial(), StepInput(tuple(frames), NO_WATERMARK_US, 1)).rows
-        encode(made, NO_WATERMARK_US)
-    except RAISED as error:
-        own = isinstance(computation, KeyedComputation) and isinstance(error, TenaxError)  # it has checked its keys
-        if place_of(error) or (is_users(computation) and not own):
-            return None
-        at = application.places.get(operator.name)
-        made_in = f" (made in {at})" if at else ""
-        raise InvalidTopology(f"operator {operator.name!r}{made_in}: {cause_of(error)}") from error
-    return made.clear() if isinstance(made, pl.DataFrame) else None
-
-
-def has_batches(store: Path) -> bool:
-    """Whether a run has been there before: sources are then read on, not from the beginning."""
-    return any(log.is_file() and log.stat().st_size for log in (store / "batches").glob("*.jsonl"))

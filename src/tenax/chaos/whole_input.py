@@ -65,7 +65,7 @@ def whole_input(name: str, source: Source, partitions: int, homes: Homes) -> Who
 
 def _of_files(name: str, source: FileSource, partitions: int, homes: Homes) -> WholeInput:
     frames: dict[str, pl.DataFrame] = {}
-    schema = None if source.schema is None else pl.Schema(source.schema)
+    schema = source.stated
     for path in _matching(source):
         frame = _read(source.root / path, schema)
         schema = schema or frame.schema

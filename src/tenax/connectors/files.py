@@ -98,7 +98,8 @@ class FileSource(Source):
     - With `follow`, new files are picked up while running, and a file that vanished and came back is new; without, the
       source ends when the files that are there have been read. A partition that finds none left waits no more.
     - A range says up to when its event times are believed, so that a replay refuses or reads the same rows.
-    - The columns of the first file are those of all. Types of CSV and NDJSON come from its first rows, or `schema`.
+    - The columns of the first file are those of all. Types of CSV and NDJSON come from its first rows, unless they are
+      `stated`. What was seen of them before the first plan is what that plan goes by.
     """
 
     def __init__(
@@ -123,11 +124,42 @@ class FileSource(Source):
         self.lateness_us = microseconds(lateness)
         self.bounded = not follow
         self.idle_after_us = None if idle_after is None or not follow else microseconds(idle_after)
-        self.schema = None if schema is None else pl.Schema(schema)
-        if self.schema is not None and self.time not in self.schema:
+        self.stated = None if schema is None else pl.Schema(schema)
+        self._seen: pl.Schema | None = None
+        if self.stated is not None and self.time not in self.stated:
             raise InvalidSource(f"a schema has the column of event times, found no {self.time!r}: add it")
-        if self.schema is not None:
-            times.check(self.schema[self.time], "schema")
+        if self.stated is not None:
+            times.check(self.stated[self.time], "schema")
+
+    def parameters(self) -> Mapping[str, object]:
+        """As they were given: what was seen of the files is not among them."""
+        given = {name: value for name, value in super().parameters().items() if name != "_seen"}
+        given["schema"] = given.pop("stated")
+        return given
+
+    def schema(self) -> pl.Schema | None:
+        """What was stated, or the columns of the first file that tells them: its footer, or its first rows."""
+        if self.stated is None:
+            self._seen = self._first_schema()
+        columns = self.stated or self._seen
+        return None if columns is None else schemas.empty(columns, self.time).schema
+
+    def schema_at(self, position: Json) -> pl.Schema | None:
+        """The columns that the log has: files that were read may be gone."""
+        return schemas.empty(schemas.from_data(records.mapping(position)["schema"]), self.time).schema
+
+    def _first_schema(self) -> pl.Schema | None:
+        for name in sorted(self._present()):
+            path = self.root / name
+            columns = self._schema_of(path) if path.is_file() else None
+            if columns is not None:
+                self._check_time(columns, path)
+                return columns
+        return None
+
+    def _schema_of(self, path: Path) -> pl.Schema | None:
+        """The columns of a file; none if it has no rows from which they could be seen."""
+        return _format(path).schema(path)
 
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
         """Each partition goes on in its file, and takes the next name when it has none, up to its share of the limits.
@@ -156,7 +188,7 @@ class FileSource(Source):
         exhausted = not progress.unseen and not any(progress.current)
         ended = self.bounded and exhausted
         # Files without rows are looked at again as long as no columns are known: an empty range has columns too.
-        stated = position is None and self.schema is not None
+        stated = position is None and self.stated is not None
         if progress.schema is None or (not progress.rows and len(progress.seen) == before and not stated):
             return NothingNew(ended)
         return self._planned(progress, ended)
@@ -234,7 +266,7 @@ class FileSource(Source):
     def _resume(self, position: Json, partitions: int) -> Progress:
         current: list[_Open | None] = [None] * partitions
         if position is None:
-            progress = Progress(set(), current, self._stated())
+            progress = Progress(set(), current, self._known_schema())
         else:
             data = records.mapping(position)
             progress = Progress(_unpack(records.text(data, "seen")), current, data["schema"])
@@ -257,9 +289,10 @@ class FileSource(Source):
         progress.seen &= present | {one.name for one in current if one is not None}
         return progress
 
-    def _stated(self) -> Json:
-        """The schema that the user has stated; None if it comes from the first file."""
-        return None if self.schema is None else schemas.to_data(self.schema, str(self.root))
+    def _known_schema(self) -> Json:
+        """The schema that the user has stated, or that was seen; None if it comes from the first file."""
+        known = self.stated or self._seen
+        return None if known is None else schemas.to_data(known, str(self.root))
 
     def _present(self) -> set[str]:
         """The names that match, none hidden; folders among them are sorted out when they are unseen."""
@@ -295,20 +328,23 @@ class FileSource(Source):
     def _check_columns(self, progress: Progress, path: Path, found: pl.Schema) -> None:
         """The columns of the first file are those of all."""
         file = _format(path)
-        if self.schema is None and progress.schema is None:
+        if progress.schema is None:
             progress.schema = schemas.to_data(found, str(path))
         expected = schemas.from_data(progress.schema)
-        if self.time not in expected:
-            raise UnreadableSource(
-                f"{path}: a source has its column of event times, found no {self.time!r} among {list(expected)}: "
-                "name one of these"
-            )
-        self.times.check(expected[self.time], str(path))
-        if self.schema is None or not file.inferred:
+        self._check_time(expected, path)
+        if self.stated is None or not file.inferred:
             schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
         elif not file.sparse:
             same = pl.Schema({name: expected.get(name, kind) for name, kind in found.items()})
             schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
+
+    def _check_time(self, columns: pl.Schema, path: Path) -> None:
+        if self.time not in columns:
+            raise UnreadableSource(
+                f"{path}: a source has its column of event times, found no {self.time!r} among {list(columns)}: "
+                "name one of these"
+            )
+        self.times.check(columns[self.time], str(path))
 
     def _take(self, progress: Progress, partition: int, rows: int, size_bytes: int) -> tuple[int, int]:
         """Give a partition the next piece of its file; what is left of its share."""

@@ -64,6 +64,8 @@ class Source(ABC):
     - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
       task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
     - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
+    - `schema` tells its columns before any row is read, so that everything behind it can be checked when a topology is
+      built; `schema_at` those of a run that goes on.
     - A driver that starts asks whether what was planned is still as it was: `changed` for ranges that no result
       depends on, which can be planned anew; `renewed` and `resumed` for those that must give the same rows again.
     - `parameters` are all that it was made with: a store remembers them, for a logged range means something to the
@@ -92,6 +94,17 @@ class Source(ABC):
     @abstractmethod
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a partition's range; in a task."""
+
+    def schema(self) -> pl.Schema | None:
+        """The columns of its rows, from what costs little to look at; None if they cannot be known yet; in the driver.
+
+        Where a source does not say it, its first rows are looked at when a run starts.
+        """
+        return None
+
+    def schema_at(self, position: Json) -> pl.Schema | None:  # noqa: ARG002
+        """The columns of what follows a logged position, though what told them first may be gone; in the driver."""
+        return self.schema()
 
     def changed(self, planned: Json) -> str | None:  # noqa: ARG002
         """What a range reads that is no longer as it was when planned, by name; None if all is; in the driver."""

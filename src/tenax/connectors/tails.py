@@ -85,7 +85,7 @@ class TailSource(FileSource):
 
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
         """Each partition reads on in its files, up to its share of the limits; costs a look at every file."""
-        progress = Progress(set(), [None] * partitions, self._stated(), now_us)
+        progress = Progress(set(), [None] * partitions, self._known_schema(), now_us)
         tails: dict[str, _Tail] = {}
         turn = 0
         if position is not None:
@@ -101,7 +101,7 @@ class TailSource(FileSource):
         self._begin_new(progress, tails, gone, first=position is None)
         more = self._take_lines(progress, tails, limits, turn)
         ended = self.bounded and not more
-        stated = position is None and self.schema is not None
+        stated = position is None and self.stated is not None
         if progress.schema is None or (not progress.rows and set(tails) == known and not stated):
             return NothingNew(ended)
         planned = self._planned(progress, ended)
@@ -201,17 +201,25 @@ class TailSource(FileSource):
                     "that were read"
                 )
             status = path.stat()
-            end = self._end(path, start, status.st_size)
-            found = None if end is None else _text(path).schema(path, end)
-            if found is None:
+            columns = self._schema_within(path, start, status.st_size)
+            if columns is None:
                 continue  # its first line is not there yet
-            self._check_columns(progress, path, found)
+            self._check_columns(progress, path, columns)
             self._refuse_renamed(path, status.st_ino, gone)
             partition = counts.index(min(counts))
             counts[partition] += 1
             head = _text(path).checksum(path, 0, start.at, None) or 0
             seen = (status.st_ino, status.st_size, status.st_mtime_ns)
             tails[name] = _Tail(name, partition, *seen, start.at, 0, head, _anchor(path, start.at))
+
+    def _schema_of(self, path: Path) -> pl.Schema | None:
+        """The columns of a file, from whole lines."""
+        start = self._start(path)
+        return None if start is None else self._schema_within(path, start, path.stat().st_size)
+
+    def _schema_within(self, path: Path, start: Cut, size: int) -> pl.Schema | None:
+        end = self._end(path, start, size)
+        return None if end is None else _text(path).schema(path, end)
 
     def _refuse_renamed(self, path: Path, identity: int, gone: list[_Tail]) -> None:
         """A file that was renamed while it is tailed would be read twice."""

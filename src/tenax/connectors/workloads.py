@@ -75,6 +75,10 @@ class TrafficLocations(Generator):
         self._roads = (seed, users, segments, exponent, round(incident_every_s * 1_000_000))
         self._users = users
 
+    def schema(self) -> pl.Schema | None:
+        """Known without the tables of the roads."""
+        return pl.Schema({"ts": pl.Datetime("us"), "user": pl.Int64(), "segment": pl.Int64(), "speed": pl.Float64()})
+
     def times(self, rows: Rows) -> Rows:
         """Evenly spaced."""
         return self._rate.times(rows)
@@ -99,6 +103,10 @@ class IncidentReports(Generator):
     ) -> None:
         super().__init__(seed, pace)
         self._roads = (seed, users, segments, exponent, round(incident_every_s * 1_000_000))
+
+    def schema(self) -> pl.Schema | None:
+        """Known without the tables of the roads."""
+        return pl.Schema({"ts": pl.Datetime("us"), "user": pl.Int64(), "segment": pl.Int64(), "incident": pl.Int64()})
 
     def times(self, rows: Rows) -> Rows:
         """From the incident on, spread over the time until the next."""

@@ -26,6 +26,20 @@ def is_users(computation: Computation) -> bool:
     return not type(computation).__module__.startswith("tenax.")
 
 
+def is_declared(computation: Computation) -> bool:
+    """Whether the columns that users' code makes are declared, so that it need not be tried without rows."""
+    if isinstance(computation, Stateless):
+        return all(one.schema is not None for one in computation.transformations if isinstance(one, Map))
+    return type(computation).schema is not Computation.schema
+
+
+def remedy_of(computation: Computation) -> str:
+    """How a user declares the columns of a computation."""
+    if isinstance(computation, Stateless):
+        return "declare them with map(..., schema={...}), or return them for a frame without rows, too"
+    return f"declare them in {type(computation).__name__} by schema(self, inputs), or give them for no rows, too"
+
+
 def described(rows: pl.DataFrame) -> bytes:
     """The columns of a frame as they travel: a chunk without rows."""
     return encode(rows.clear(), NO_WATERMARK_US)
@@ -50,7 +64,7 @@ def conformed(rows: pl.DataFrame, known: bytes) -> pl.DataFrame:
 def difference(before: pl.DataFrame, now: pl.DataFrame) -> str:
     """What to tell of two frames whose columns differ."""
     return (
-        f"its columns are the same in every batch, found {listed(now)} after {listed(before)}: "
+        f"its columns are the same in every batch, found {listed(now.schema)} after {listed(before.schema)}: "
         "give every frame the same columns in the same order, and cast those whose type follows from the rows"
     )
 
@@ -58,14 +72,14 @@ def difference(before: pl.DataFrame, now: pl.DataFrame) -> str:
 def unfit(rows: pl.DataFrame, consumer: str, cause: str) -> str:
     """What to tell of a frame without rows that its consumer cannot take."""
     return (
-        f"its columns are the same for no rows, found {listed(rows)}, which {consumer!r} cannot take ({cause}): "
+        f"its columns are the same for no rows, found {listed(rows.schema)}, which {consumer!r} cannot take ({cause}): "
         "give a frame without rows the same columns and types as others"
     )
 
 
-def listed(rows: pl.DataFrame) -> str:
+def listed(schema: pl.Schema) -> str:
     """Columns and types on one line."""
-    pairs = [f"{name} {_kind(kind)}" for name, kind in rows.schema.items()]
+    pairs = [f"{name} {_kind(kind)}" for name, kind in schema.items()]
     more = f", and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
     return f"({', '.join(pairs[:SHOWN])}{more})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -63,6 +63,8 @@ class Computation(ABC):
       batches are cut: the reference of chaos then steps it once, through its whole input.
     - One with `correlated = True` and several inputs says that each is worthless without the others, as in a join: what
       is lost of one is then lost of all when replicas are planned and results are estimated.
+    - `schema` derives the columns that come out from those that go in, before anything runs. Where it is not
+      declared, a step is tried without rows; with rows the same columns come out, of the same types and in that order.
     - A step takes rows as their producers send them, or what `combined` makes of them.
     - `parameters` are all that it was made with: a store remembers them, and refuses a state that others have made.
     """
@@ -83,6 +85,11 @@ class Computation(ABC):
         Two computations of the same class and parameters compute the same.
         """
         return attributes(self)
+
+    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:
+        """The columns of its rows, given those of each input; what a step from the initial state makes of no rows."""
+        frames = tuple(self.combined(number, pl.DataFrame(schema=columns)) for number, columns in enumerate(inputs))
+        return self.step(self.initial(), StepInput(frames, NO_WATERMARK_US, 1)).rows.schema
 
     def combined(self, number: int, rows: pl.DataFrame) -> pl.DataFrame:  # noqa: ARG002
         """What a producer task may send in place of its rows of a batch for input `number`: fewer that say as much.

@@ -48,6 +48,7 @@ class Join(Computation):
         late = 0
         for number, rows in enumerate(given.frames, start=1):
             self.check(rows, number)
+            self.check_types(given.frames[0].schema, rows.schema, number)
             room = WaitingRoom(f"{INPUT}{number}", WINDOW_END, in_order(WINDOW_END))
             known = rows.filter(pl.col(WINDOW_END).is_not_null()).sort(WINDOW_END, maintain_order=True)
             taken = room.take(state, known, given.batch, passage)
@@ -63,6 +64,16 @@ class Join(Computation):
             if name not in rows.columns:
                 raise InvalidRequest(
                     f"join is on columns of every input: input {number} lacks {name!r}; it has {rows.columns}"
+                )
+
+    def check_types(self, first: pl.Schema, other: pl.Schema, number: int) -> None:
+        """What is joined on has one type, or rows that belong together would go to different tasks."""
+        for name in self.on:
+            kinds = first[name], other[name]
+            if kinds[0] != kinds[1] and not all(kind.is_integer() for kind in kinds):
+                raise InvalidRequest(
+                    f"join is on columns of one type: {name!r} is {kinds[0]} in input 1, {kinds[1]} in input {number}; "
+                    "cast one of them"
                 )
 
     def joined(self, sides: Sequence[pl.DataFrame]) -> pl.DataFrame:

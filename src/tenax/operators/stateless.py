@@ -36,9 +36,13 @@ class WithColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """Any pure function from frame to frame that treats each row by itself and gives the same columns each time."""
+    """Any pure function from frame to frame that treats each row by itself and gives the same columns each time.
+
+    Where its user has declared these, the `schema`, it is never called without rows.
+    """
 
     function: Callable[[pl.DataFrame], pl.DataFrame]
+    schema: pl.Schema | None = None
 
 
 Transformation = Filter | Select | WithColumns | Map
@@ -63,27 +67,44 @@ class Stateless(Computation):
         several = len(self.transformations) > 1
         found: dict[str, object] = {}
         for number, one in enumerate(self.transformations, start=1):
-            found[f"{number} {verb_of(one)}" if several else verb_of(one)] = next(iter(attributes(one).values()))
+            verb = f"{number} {verb_of(one)}" if several else verb_of(one)
+            found[verb] = next(iter(attributes(one).values()))
+            if isinstance(one, Map) and one.schema is not None:
+                found[f"{verb} schema"] = one.schema
         return found
+
+    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:
+        """As Polars resolves the queries for no rows; a declared map gives what it declares."""
+        columns = inputs[0]
+        for transformation in self.transformations:
+            declared = transformation.schema if isinstance(transformation, Map) else None
+            query = pl.LazyFrame(schema=columns)
+            columns = declared or collected(transformed(query, transformation)).schema
+        return columns
 
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Transform the rows of the batch."""
         query = given.frames[0].lazy()
-        for one in self.transformations:
-            match one:
-                case Filter(predicates):
-                    query = query.filter(*predicates)
-                case Select(columns):
-                    query = query.select(*columns)
-                case WithColumns(columns):
-                    query = query.with_columns(*columns)
-                case Map(function):
-                    query = mapped(function, collected(query)).lazy()
+        for transformation in self.transformations:
+            query = transformed(query, transformation)
         return StepOutput(state, collected(query))
 
     def then(self, other: Stateless) -> Stateless:
         """Both as one computation."""
         return Stateless((*self.transformations, *other.transformations))
+
+
+def transformed(query: pl.LazyFrame, transformation: Transformation) -> pl.LazyFrame:
+    """A query with one transformation more."""
+    match transformation:
+        case Filter(predicates):
+            return query.filter(*predicates)
+        case Select(columns):
+            return query.select(*columns)
+        case WithColumns(columns):
+            return query.with_columns(*columns)
+        case Map(function):
+            return mapped(function, collected(query)).lazy()
 
 
 def verb_of(transformation: Transformation) -> str:
@@ -114,9 +135,9 @@ def with_columns(*columns: pl.Expr) -> Stateless:
     return Stateless((WithColumns(checked(columns, "with_columns")),))
 
 
-def map_frames(function: Callable[[pl.DataFrame], pl.DataFrame]) -> Stateless:
+def map_frames(function: Callable[[pl.DataFrame], pl.DataFrame], schema: pl.Schema | None = None) -> Stateless:
     """A function of the user's; each row by itself, or the results depend on where batches are cut."""
-    return Stateless((Map(function),))
+    return Stateless((Map(function, schema),))
 
 
 def checked(expressions: Sequence[pl.Expr], operator: str) -> tuple[pl.Expr, ...]:
