@@ -111,7 +111,7 @@ def goes_on(talk: Dialogue, batches: int) -> list[str]:
 def finished(order: RunPass, written_bytes: int = 0) -> PassFinished:
     """Every step of a pass has done its work."""
     reports = (
-        TaskReport(Version(step.task, order.last, order.pass_id), step.node, 0, written_bytes, rows_out=1)
+        TaskReport(Version(step.task, order.last, order.pass_id), step.node, written_bytes=written_bytes, rows_out=1)
         for step in order.steps
     )
     return PassFinished(order.pass_id, tuple(reports))

@@ -21,7 +21,7 @@ from tenax.chaos.runs import Trial, varied
 from tenax.chaos.schedule import random_schedule
 from tenax.cli.main import run
 from tenax.cli.soak import BATCH_MS, BATCH_ROWS, OPTIONS, arguments
-from tenax.engine.scratch import marked
+from tenax.engine.processes import marked
 from tenax.engine.session import Heartbeat
 
 ROOT = Path(__file__).parents[2]

@@ -46,8 +46,19 @@ def shown(view: LiveView) -> str:
 def protected(view: LiveView) -> None:
     """A pass with a replica and retained outputs, and a checkpoint."""
     sent = Sent(6, 9_000, 2, 3_000)
-    primary = Report(0, 0, 10, 10, 0, 0, 0, 1.0, sent=sent, retained_bytes=5_000, cpu_s=0.5, retaining_cpu_s=0.1)
-    view.passed(1, 4, [primary, Report(1, 1, 10, 10, 0, 0, 0, 1.0, role=Role.REPLICA, cpu_s=0.4)], 1.0)
+    primary = Report(
+        task=0,
+        node=0,
+        rows_in=10,
+        rows_out=10,
+        seconds=1.0,
+        sent=sent,
+        retained_bytes=5_000,
+        cpu_s=0.5,
+        retaining_cpu_s=0.1,
+    )
+    replica = Report(task=1, node=1, rows_in=10, rows_out=10, seconds=1.0, role=Role.REPLICA, cpu_s=0.4)
+    view.passed(1, 4, [primary, replica], 1.0)
     view.handled(
         Dialogue(TREE, HOMES, NODES, replace(SETTINGS, checkpoint_every=4)).coordinator,
         CheckpointStored(1, 1, 40_000, 0.25, 70_000, 0.1),
@@ -98,7 +109,16 @@ def times(folder: Path) -> Application:
 
 def report(task: int, watermark_us: int, rows: int = 0, late: int = 0) -> Report:
     found = (LateRows(1, late, Overdue.of(np.full(late, 1_700_000))),) if late else ()
-    return Report(task, 0, rows, rows, late, 0, watermark_us, 0.1, late_rows=found)
+    return Report(
+        task=task,
+        node=0,
+        rows_in=rows,
+        rows_out=rows,
+        late=late,
+        watermark_us=watermark_us,
+        seconds=0.1,
+        late_rows=found,
+    )
 
 
 def test_who_holds_whom_is_said_while_it_runs_and_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

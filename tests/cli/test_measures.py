@@ -38,7 +38,7 @@ def reports(of: Application, watermarks_s: dict[str, int]) -> list[Report]:
     graph = TaskGraph(of.topology)
     named = {name: seconds * SECOND_US for name, seconds in watermarks_s.items()}
     watermarks = [named.get(task.operator, END_WATERMARK_US) for task in graph.tasks(range(len(graph)))]
-    return [Report(number, 0, 0, 0, 0, 0, watermark_us, 0.0) for number, watermark_us in enumerate(watermarks)]
+    return [Report(task=number, node=0, watermark_us=watermark_us) for number, watermark_us in enumerate(watermarks)]
 
 
 def test_an_operator_is_reached_by_the_sources_above_it() -> None:

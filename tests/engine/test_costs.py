@@ -11,7 +11,7 @@ from tenax.engine.worker.orders import Report
 
 
 def report(role: Role, cpu_s: float, retaining_cpu_s: float = 0.0) -> Report:
-    return Report(0, 0, 0, 0, 0, 0, 0, 9.0, role=role, cpu_s=cpu_s, retaining_cpu_s=retaining_cpu_s)
+    return Report(task=0, node=0, seconds=9.0, role=role, cpu_s=cpu_s, retaining_cpu_s=retaining_cpu_s)
 
 
 def test_nothing_is_spent_on_protection_before_anything_happened() -> None:

@@ -44,7 +44,9 @@ def a_pass(first: int, last: int, kind: PassKind = PassKind.LIVE, *, tentative: 
 
 
 def report(task: int, rows: int, *late: LateRows) -> Report:
-    return Report(task, 0, rows, rows, sum(one.rows for one in late), 0, 0, 0.0, late_rows=late)
+    return Report(
+        task=task, node=0, rows_in=rows, rows_out=rows, late=sum(batch.rows for batch in late), late_rows=late
+    )
 
 
 def overdue(*seconds: float) -> Overdue:

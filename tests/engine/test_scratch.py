@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tenax.engine import scratch
-from tenax.engine.scratch import MARK, OWNER, Scratch, end_all, marked, started, sweep
+from tenax.engine.processes import marked, started
+from tenax.engine.scratch import MARK, OWNER, Scratch, end_all, sweep
 
 DEADLINE_S = 60.0
 

@@ -25,8 +25,8 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, NodesLost
 from tenax.control.instructions import Instruction
 from tenax.engine.loading import load_application
+from tenax.engine.processes import workers_of
 from tenax.engine.session import Heartbeat, Session
-from tenax.engine.worker.proof import workers_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -21,7 +21,8 @@ from spark.runs import example, finish, results, settings, whole_input
 
 from tenax.application.application import Application
 from tenax.connectors.parquet import ParquetSink
-from tenax.engine.scratch import MARK, marked
+from tenax.engine.processes import marked
+from tenax.engine.scratch import MARK
 from tenax.engine.session import SCRATCH, Session
 from tenax.store import journal
 

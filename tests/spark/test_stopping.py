@@ -19,7 +19,8 @@ import pytest
 from spark.runs import committed
 
 from tenax.cli.stopping import INTERRUPTED, SAME_S
-from tenax.engine.scratch import MARK, marked
+from tenax.engine.processes import marked
+from tenax.engine.scratch import MARK
 from tenax.engine.session import LOG, SCRATCH
 
 pytestmark = pytest.mark.xdist_group("spark")

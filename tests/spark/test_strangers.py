@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tenax.engine.processes import children
 from tenax.engine.session import Session
-from tenax.engine.worker.proof import children
 
 pytestmark = pytest.mark.xdist_group("spark")
 

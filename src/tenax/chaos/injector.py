@@ -9,21 +9,19 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from tenax.chaos.record import Moment, Recorder, What, names
 from tenax.chaos.schedule import ALL, Fault, Kind, Progress, Schedule, Unit
 from tenax.control.instructions import Stop
 from tenax.engine.driver import Driver
+from tenax.engine.processes import ancestors, workers_of
 from tenax.engine.session import Session
-from tenax.engine.worker.proof import workers_of
 from tenax.errors import ClusterFailed
 from tenax.model.tasks import Task
 
 POLL_S = 0.01
 STUCK_S = 1.0  # so long without a node for some task, and nothing to come by time: nodes return early
 NODES_DEADLINE_S = 120.0
-MAX_ANCESTORS = 8
 
 
 class Injector:
@@ -213,18 +211,6 @@ def hang_workers(executor: int) -> list[int]:
     for pid in struck:
         _send(pid, signal.SIGSTOP)
     return struck
-
-
-def ancestors(pid: int) -> list[int]:
-    """The processes that a process descends from, nearest first; none if it has ended."""
-    found: list[int] = []
-    for _ in range(MAX_ANCESTORS):
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            return found
-        found.append(pid)
-    return found
 
 
 def _send(pid: int, what: signal.Signals) -> None:

@@ -23,9 +23,8 @@ from tenax.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, run_trial
 from tenax.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.control.records import Data
 from tenax.engine.loading import load_application
-from tenax.engine.scratch import kill_marked, marked
+from tenax.engine.processes import children, kill_marked, marked
 from tenax.engine.session import Heartbeat, Session
-from tenax.engine.worker.proof import children
 from tenax.errors import ClusterFailed, TenaxError
 
 POLL_S = 0.02

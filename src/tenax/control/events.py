@@ -6,7 +6,7 @@ Every answer names what it answers (pass, batches, attempt), so that late, repea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from tenax.control.recovery.failures import PassFailure
 from tenax.control.versions import Cut, PassId, Version
@@ -67,6 +67,7 @@ class TaskReport:
 
     version: Version
     node: str
+    _: KW_ONLY
     rows: int = 0
     written_bytes: int = 0
     watermark_us: int = 0

@@ -37,8 +37,7 @@ from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.storage_waits import StorageWaits
 from tenax.engine.uploads import Uploads
-from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, UploadOrder
-from tenax.engine.worker.process import Shipped
+from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, Shipped, UploadOrder
 from tenax.errors import EpochLost, StartStopped, StoreFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
@@ -386,8 +385,16 @@ class Driver:
 
     def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
         version = Version(self.graph.task(report.task), told.last, told.pass_id)
-        measured = report.rows_in, report.bytes_out, report.watermark_us, report.seconds, report.rows_out
-        return events.TaskReport(version, node, *measured, report.rebuild_from)
+        return events.TaskReport(
+            version,
+            node,
+            rows=report.rows_in,
+            written_bytes=report.bytes_out,
+            watermark_us=report.watermark_us,
+            busy_s=report.seconds,
+            rows_out=report.rows_out,
+            rebuild_from=report.rebuild_from,
+        )
 
     def _publish(self, told: instructions.Publish) -> events.Event:
         self.publisher.publish(told)

@@ -7,20 +7,18 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from tenax.engine.processes import kill_marked, started
 from tenax.errors import ClusterFailed
 
 MARK = "TENAX_SCRATCH"  # in the environment of every process of a cluster: its scratch folder
 OWNER = "owner.json"
-PROC = Path("/proc")
-POLL_S = 0.02
-END_DEADLINE_S = 30.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PROCESS_SPACE = Path("/proc/self/ns/pid")
 SOCKET_NAME = 43  # bytes of the name of a socket, and the slash before it
 MAX_SOCKET_PATH = 100  # bytes; some systems take no more than 104
 NAME = 24  # bytes of the name of a scratch folder, at most
@@ -71,42 +69,9 @@ def sweep(folder: Path | None = None) -> None:
                 _end(found)
 
 
-def marked(mark: str, value: str) -> list[int]:
-    """The processes of this user in whose environment a name has a value, but this one."""
-    wanted = f"{mark}={value}".encode()
-    found = []
-    for pid in _pids():
-        try:
-            words = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is of another user
-            continue
-        if wanted in words and pid != os.getpid():
-            found.append(pid)
-    return found
-
-
-def kill_marked(mark: str, value: str) -> None:
-    """End all processes that carry a mark, and see to it that none is left."""
-    deadline = time.monotonic() + END_DEADLINE_S
-    while left := marked(mark, value):
-        if time.monotonic() > deadline:
-            raise ClusterFailed(f"what a run has started ends with it, found processes {left}: end them")
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_S)
-
-
 def _end(folder: Path) -> None:
     kill_marked(MARK, str(folder))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _pids() -> Iterator[int]:
-    with contextlib.suppress(OSError):  # a system that does not list its processes
-        for entry in PROC.iterdir():
-            if entry.name.isdigit():
-                yield int(entry.name)
 
 
 def _base() -> Path:
@@ -158,24 +123,9 @@ def _identity(pid: int) -> dict[str, str | int]:
 
     The machine, since when it runs, who sees which numbers there, the number, and when the process was started.
     """
-    try:
-        boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
-        space = str((PROC / "self" / "ns" / "pid").readlink())
-    except OSError:
+    try:  # which no library tells
+        boot = BOOT_ID.read_text().strip()
+        space = str(PROCESS_SPACE.readlink())
+    except OSError:  # a system without them
         boot = space = ""
     return {"host": socket.gethostname(), "boot": boot, "space": space, "pid": pid, "started": started(pid)}
-
-
-def started(pid: int) -> str:
-    """When a process was started, as far as this system tells; empty if there is none."""
-    try:
-        fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        if PROC.is_dir():
-            return ""
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return ""
-        return "alive"
-    return "" if fields[0] in "ZX" else fields[19]

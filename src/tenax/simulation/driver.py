@@ -256,7 +256,9 @@ class Driver:
                     self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
         made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
         reports = tuple(
-            TaskReport(version, step.node, 1, rows_out=1, rebuild_from=self._rebuild_from(version.task, order.last))
+            TaskReport(
+                version, step.node, rows=1, rows_out=1, rebuild_from=self._rebuild_from(version.task, order.last)
+            )
             for step, version in made.items()
         )
         for step, version in made.items():

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tenax.chaos.injector import ancestors
+from tenax.engine.processes import ancestors
 from tenax.errors import ClusterFailed
 from tenax.store.records import JsonObject, integer, mapping, text
 from tenax_lab.sides.failover_files import Ordeal, Seconds, SinkLog, newest_second

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import tenax.engine.passes  # noqa: F401
+import tenax.engine.worker.proof
+import tenax.engine.worker.stages  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -1,11 +1,14 @@
-"""What a pass tells its workers, and what they answer: small, frozen values."""
+"""What the driver and the Python workers say to each other: orders and the reports that answer them, frozen."""
 
 from __future__ import annotations
 
+import base64
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenax.application.application import Application
 from tenax.connectors.ledger import StagedFile
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
@@ -118,6 +121,14 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
+class Shipped:
+    """What is sent to every node once per run."""
+
+    application: Application
+    places: Places
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """A result that waits to be published: of an output, or of the late rows of a source."""
 
@@ -150,7 +161,7 @@ class LateRows:
     overdue: Overdue = field(default_factory=Overdue)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one step did in a pass.
 
@@ -163,12 +174,12 @@ class Report:
 
     task: int
     node: int
-    rows_in: int
-    rows_out: int
-    late: int
-    bytes_out: int
-    watermark_us: int
-    seconds: float
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    bytes_out: int = 0
+    watermark_us: int = 0
+    seconds: float = 0.0
     staged: tuple[Staged, ...] = ()
     marks: tuple[int, ...] = ()
     empties: tuple[bytes, ...] = ()
@@ -216,3 +227,18 @@ class Bundle:
     upload_cpu_s: float = 0.0
     not_uploaded: str = ""
     """Why an upload failed; the pass is none the worse for it."""
+
+
+ORDER = "tenax.order"
+"""The property of a Spark job that holds the order of its pass."""
+
+
+def packed(order: Order) -> str:
+    """An order as a property of a job."""
+    return base64.b64encode(pickle.dumps(order, pickle.HIGHEST_PROTOCOL)).decode()
+
+
+def unpacked(text: str) -> Order:
+    """What `packed` made of an order."""
+    order: Order = pickle.loads(base64.b64decode(text))  # written by this run's own driver
+    return order
