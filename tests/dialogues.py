@@ -21,17 +21,12 @@ from tenax.control.events import (
 from tenax.control.instructions import (
     CancelCheckpoint,
     CancelPass,
-    Instruction,
+    Decided,
     LogBatches,
-    MoveReplicas,
-    MoveTasks,
     PassKind,
     PlanReplicas,
-    Promote,
     Publish,
-    Recover,
     RequestNodes,
-    RollBack,
     RunPass,
     Step,
     Stop,
@@ -39,6 +34,7 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.notices import RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
 from tenax.control.recovery.failures import JobFailed
 from tenax.control.state import Settings
 from tenax.control.versions import Version
@@ -216,7 +212,7 @@ class Dialogue:
         raise AssertionError(f"tasks are back after at most {MAX_ROUNDS} events")
 
 
-def lines(one: Instruction) -> list[str]:
+def lines(one: Decided) -> list[str]:
     """An instruction with all that it says; a pass takes several lines."""
     match one:
         case LogBatches():
@@ -239,19 +235,19 @@ def lines(one: Instruction) -> list[str]:
         case Trim():
             log, checkpoints = one.source_log_before, one.checkpoints_before
             return [f"trim outputs before {one.retained_before}, checkpoints before {checkpoints}, log before {log}"]
-        case Promote():
+        case ReplicaPromoted():
             return [f"promote {one.task} {one.node}"]
-        case Recover():
+        case RecoveryBegun():
             homes = ", ".join(f"{task} {node}" for task, node in one.homes.items())
             waiting = f"; waiting: {_names(one.waiting)}" if one.waiting else ""
             return [f"recover {homes}; queries: {_names(one.queries)}{waiting}"]
-        case RollBack():
+        case RolledBack():
             return [f"roll back to {one.number}: {one.reason}"]
         case PlanReplicas():
             return [f"plan replicas by batches up to {one.batch}"]
-        case MoveTasks():
+        case TasksMoved():
             return [f"move {', '.join(f'{task} {node}' for task, node in one.homes.items())}"]
-        case MoveReplicas():
+        case ReplicasMoved():
             return [f"move replicas from {_names(one.before)} to {_names(one.after)}: {one.reason}"]
         case RequestNodes():
             return [f"request {one.count} nodes"]

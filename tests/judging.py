@@ -10,16 +10,12 @@ from tenax.control.copies import Role
 from tenax.control.instructions import (
     CancelCheckpoint,
     CancelPass,
-    Instruction,
+    Decided,
     LogBatches,
-    MoveTasks,
     Outcome,
     PassKind,
-    Promote,
     Publish,
     Reading,
-    Recover,
-    RollBack,
     RunPass,
     Step,
     Stop,
@@ -27,6 +23,7 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.notices import RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
 from tenax.control.state import Settings
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.model.graph import TaskGraph
@@ -82,7 +79,7 @@ class Judge:
         """The passes that run."""
         return [one for one in (self.live, self.round) if one is not None]
 
-    def take(self, instructions: list[Instruction]) -> None:
+    def take(self, instructions: list[Decided]) -> None:
         """Judge instructions, and note what they set going."""
         for one in instructions:
             assert self.stopped is None, "nothing is instructed after a stop"
@@ -105,13 +102,13 @@ class Judge:
                     self.logging = one
                 case Trim():
                     self._trim(one)
-                case Promote():
+                case ReplicaPromoted():
                     assert one.node in self.nodes, "replicas on live nodes take over"
-                case Recover():
+                case RecoveryBegun():
                     assert set(one.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
-                case MoveTasks():
+                case TasksMoved():
                     assert set(one.homes.values()) <= set(self.nodes), "tasks move to live nodes"
-                case RollBack():
+                case RolledBack():
                     assert one.number in self.checkpoints
                     self.disturbed = True
                 case Wake():

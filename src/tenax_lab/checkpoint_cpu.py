@@ -14,7 +14,7 @@ from tenax.chaos.record import Recorder
 from tenax.connectors.source import Limits
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
-from tenax.control.instructions import Instruction, Outcome
+from tenax.control.instructions import Decided, Outcome
 from tenax.control.state import Settings
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
@@ -157,7 +157,7 @@ class Meter(Observer):
         elif last == self.last and self._before is not None:
             self.spent = Spent.by(self._executors).since(self._before)
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
         """Something has happened; checkpoints count."""
         if not self._executors:
             self._executors = tuple(pid_of(node.name) for node in coordinator.state.nodes)

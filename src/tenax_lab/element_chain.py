@@ -22,7 +22,7 @@ from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event
-from tenax.control.instructions import Instruction, Outcome, StoreCheckpoint
+from tenax.control.instructions import Decided, Outcome, StoreCheckpoint
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
@@ -121,7 +121,7 @@ class Ledger(Observer):
             )
         )
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:
         """A checkpoint has been stored: what is new in the store is a part of a state, or of a queue."""
         self.costs.handled(event)
         if isinstance(event, CheckpointStored):

@@ -88,7 +88,7 @@ class Publications(Observer):
     found: list[Publication] = field(default_factory=list)
     _asked: dict[tuple[str, bool], instructions.Publish] = field(default_factory=dict)
 
-    def handled(self, _: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, _: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Note what an answer means: results are there from now on."""
         now_s = time.time()
         if isinstance(event, events.Started):

@@ -15,7 +15,7 @@ from tenax.chaos.runs import RESULTS as FOLDER
 from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, Published
-from tenax.control.instructions import Instruction
+from tenax.control.instructions import Decided
 from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.model.graph import TaskGraph
@@ -149,7 +149,7 @@ class Tentative(Observer):
         self._kept = kept
         kept.mkdir(parents=True)
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
         """Publications follow each other, and an event is handled before the next one begins: none is missed."""
         if isinstance(event, Published) and event.tentative:
             for path in self._folder.glob("*.parquet"):

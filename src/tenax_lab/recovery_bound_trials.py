@@ -180,7 +180,7 @@ class WayBack(Observer):
         self.back_s: dict[int, float] = {}
         self.replayed = 0
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Take down losses and rounds; called after the coordinator has learned of the event."""
         now_s = time.monotonic()
         tasks = coordinator.state.tasks

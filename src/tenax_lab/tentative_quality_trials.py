@@ -20,7 +20,7 @@ from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.connectors.source import Limits
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
-from tenax.control.instructions import Instruction, Outcome, Publish
+from tenax.control.instructions import Decided, Outcome, Publish
 from tenax.control.versions import PassId
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
@@ -93,11 +93,11 @@ class Shown(Observer):
         self._quality: dict[tuple[int, int], float] = {}
         kept.mkdir(parents=True)
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
         """Take in what happened, and what will."""
         self.learn(event, then)
 
-    def learn(self, event: events.Event, then: Sequence[Instruction]) -> None:
+    def learn(self, event: events.Event, then: Sequence[Decided]) -> None:
         """Keep what was published, if it counts."""
         match event:
             case events.NodesLost():

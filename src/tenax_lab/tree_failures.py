@@ -17,7 +17,7 @@ from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.connectors.source import Limits
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
-from tenax.control.instructions import Instruction, Outcome
+from tenax.control.instructions import Decided, Outcome
 from tenax.control.records import Data
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
@@ -199,7 +199,7 @@ class Losses(Observer):
         self.replayed = 0
         self.back_s: float | None = None
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
         """Take down losses, and whether their tasks are back; the coordinator has learned of the event."""
         now_s, state = time.monotonic(), coordinator.state
         if isinstance(event, events.NodesLost):  # nodes that die together may be missed one after the other

@@ -48,7 +48,7 @@ class Followed(Dialogue):
     def tell(self, event: Event) -> list[str]:
         lines = super().tell(event)
         self.now_s += 1.0
-        self.view.handled(self.coordinator, event, self.coordinator.log[-1].instructions)
+        self.view.handled(self.coordinator, event, self.coordinator.log[-1].decided)
         self.said = [text for _, text in self.outages.happenings]
         return lines
 

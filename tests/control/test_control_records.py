@@ -38,7 +38,7 @@ def test_a_whole_log_can_be_written_as_json() -> None:
     coordinator.handle(Started(1, (Node("n1"),), None, 0, {}))
     coordinator.handle(BatchesLogged(1, 2))
     written = json.loads(json.dumps(plain(coordinator.log)))
-    ordered = written[1]["instructions"][0]
+    ordered = written[1]["decided"][0]
     assert [(step["start"], step["node"], step["role"]) for step in ordered["steps"]] == [
         ("a[0]@0/0.0", "n1", "primary"),
         ("a[1]@0/0.0", "n1", "primary"),

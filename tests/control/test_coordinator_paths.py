@@ -23,7 +23,7 @@ from tenax.control.events import (
 )
 from tenax.control.instructions import (
     CancelPass,
-    Instruction,
+    Decided,
     LogBatches,
     Outcome,
     Part,
@@ -109,7 +109,7 @@ def store(batch: int, number: int, attempt: int = 1) -> StoreCheckpoint:
     return StoreCheckpoint(Cut(batch, made), made, ("n1", "n1"), attempt)
 
 
-def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, list[Instruction]]:
+def fresh(logged: int = 0, settings: Settings = SETTINGS) -> tuple[Coordinator, list[Decided]]:
     coordinator = Coordinator(GRAPH, settings)
     return coordinator, coordinator.handle(Started(1, NODES, None, logged, {}))
 
@@ -156,7 +156,7 @@ def test_a_checkpoint_is_of_the_end_of_the_pass_that_makes_it_due_and_waits_for_
 
 def test_the_two_newest_checkpoints_are_kept() -> None:
     coordinator, _ = fresh(8)
-    trims: list[Instruction] = []
+    trims: list[Decided] = []
     for number, last in enumerate((3, 6, 8), 1):
         coordinator.handle(finished(number, last))
         coordinator.handle(published(number))

@@ -23,7 +23,8 @@ from tenax.chaos.runs import Trial, run_and_judge, varied
 from tenax.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
-from tenax.control.instructions import Instruction, MoveTasks
+from tenax.control.instructions import Decided
+from tenax.control.notices import TasksMoved
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.observer import Observer
@@ -167,10 +168,10 @@ class Buffers(Observer):
         if self.moved is not None and last > self.moved + AFTER + TRIM_EVERY:
             self.when_long_over()
 
-    def handled(self, coordinator: Coordinator, _event: Event, then: Sequence[Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, _event: Event, then: Sequence[Decided]) -> None:
         self._outage = coordinator.state.outage is not None
         self.homes = {task.primary.node for task in coordinator.state.tasks if task.primary is not None}
-        if any(isinstance(one, MoveTasks) for one in then):
+        if any(isinstance(one, TasksMoved) for one in then):
             self.moved = coordinator.state.finished
 
 

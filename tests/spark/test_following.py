@@ -18,7 +18,8 @@ from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
-from tenax.control.instructions import Instruction, MoveReplicas
+from tenax.control.instructions import Decided
+from tenax.control.notices import ReplicasMoved
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
@@ -46,11 +47,11 @@ def skewed(out: Path, alone: int) -> Application:
 class Follower(Watcher):
     """Remembers where replicas went, and which were in step at last."""
 
-    moves: list[MoveReplicas] = field(default_factory=list)
+    moves: list[ReplicasMoved] = field(default_factory=list)
     in_step: set[Task] = field(default_factory=set)
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:  # noqa: ARG002
-        self.moves += [one for one in then if isinstance(one, MoveReplicas)]
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
+        self.moves += [one for one in then if isinstance(one, ReplicasMoved)]
         self.in_step = {task.head.task for task in coordinator.state.tasks if task.in_step is not None}
 
 

@@ -23,7 +23,7 @@ from tenax.connectors.generators import Pace
 from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, NodesLost
-from tenax.control.instructions import Instruction
+from tenax.control.instructions import Decided
 from tenax.engine.loading import load_application
 from tenax.engine.processes import workers_of
 from tenax.engine.session import Heartbeat, Session
@@ -69,7 +69,7 @@ class Losses(Watcher):
     lost: list[NodesLost] = field(default_factory=list)
     names: tuple[str, ...] = ()
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:
         del then
         homes = [task.primary.node for task in coordinator.state.tasks if task.primary is not None]
         self.names = tuple(sorted({one.name for one in coordinator.state.nodes}, key=lambda name: -homes.count(name)))

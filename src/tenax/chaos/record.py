@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tenax.chaos.reference import Judgement
-from tenax.control import events, instructions
+from tenax.control import events, instructions, notices
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
 from tenax.control.records import Data, plain
@@ -189,7 +189,7 @@ class Recorder(Observer):
         for one in self._also:
             one.published(last, latencies_s)
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Write down what an event means, then what follows from it."""
         self.coordinator = coordinator
         self._note_event(event, outage=coordinator.state.outage is not None)
@@ -254,7 +254,7 @@ class Recorder(Observer):
         missing = max(unplaced, int(standing.behind.sum()))
         self.note(What.OUTAGE_BEGUN, missing=missing, affected=int(standing.degraded.sum()))
 
-    def _note_instruction(self, instruction: instructions.Instruction) -> None:
+    def _note_instruction(self, instruction: instructions.Decided) -> None:
         match instruction:
             case instructions.RunPass():
                 self._begun[str(instruction.pass_id)] = (self.now_s, instruction)
@@ -265,7 +265,7 @@ class Recorder(Observer):
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
             case instructions.StoreCheckpoint():
                 self.note(What.CHECKPOINT_BEGUN, number=instruction.cut.number)
-            case instructions.RollBack():
+            case notices.RolledBack():
                 self.note(
                     What.NOTED, text=f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}"
                 )

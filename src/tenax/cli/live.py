@@ -20,7 +20,7 @@ from tenax.cli.outage_view import Outages, output_text
 from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
-from tenax.control.instructions import Instruction, Outcome, Stop
+from tenax.control.instructions import Decided, Outcome, Stop
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.latecomers import Latecomers
@@ -113,7 +113,7 @@ class LiveView(Observer):
         style = "bold red" if message.startswith("LATE") else "yellow"
         self._console.print(Text(message, style=style), soft_wrap=True)
 
-    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:
         """Tell of nodes that come and go, and of what that means for the outputs."""
         self._costs.handled(event)
         if isinstance(event, PassFailed) and isinstance(event.failure, OperatorRaised):

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenax.cli.stopping import ASKED
-from tenax.control import events, instructions
+from tenax.control import events, instructions, notices
 from tenax.control.coordinator import Coordinator
 from tenax.engine.observer import Observer
 from tenax.model.cluster import Node
@@ -122,9 +122,7 @@ class Outages:
         self._publishing: dict[tuple[str, bool], instructions.Publish] = {}
         self._shown: dict[str, Kind] = {}
 
-    def handled(
-        self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]
-    ) -> list[str]:
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> list[str]:
         """Learn from an event; what is worth telling, in words."""
         self.coordinator = coordinator
         said: list[str] = []
@@ -167,7 +165,7 @@ class Outages:
             said.append(f"{life.label} joins" + (f" in {node.rack}" if node.rack else ""))
         return said
 
-    def _lose(self, names: Sequence[str], then: Sequence[instructions.Instruction]) -> list[str]:
+    def _lose(self, names: Sequence[str], then: Sequence[instructions.Decided]) -> list[str]:
         lives = [self.nodes[name] for name in names if name in self.nodes and self.nodes[name].lost_s is None]
         for life in lives:
             life.lost_s = self.clock()
@@ -175,25 +173,25 @@ class Outages:
             return []
         racks = sorted({life.rack for life in lives if life.rack})
         where = f" of {' and '.join(racks)}" if racks else ""
-        took_over = sum(isinstance(one, instructions.Promote) for one in then)
+        took_over = sum(isinstance(one, notices.ReplicaPromoted) for one in then)
         after = f"; {took_over} replica{'s take' if took_over != 1 else ' takes'} over" if took_over else ""
         return [f"LOST {' and '.join(life.label for life in lives)}{where}{after}"]
 
-    def _follow_outage(self, coordinator: Coordinator, then: Sequence[instructions.Instruction]) -> list[str]:
+    def _follow_outage(self, coordinator: Coordinator, then: Sequence[instructions.Decided]) -> list[str]:
         said = []
         for one in then:
-            if isinstance(one, instructions.Recover):
+            if isinstance(one, notices.RecoveryBegun):
                 moved = [task for task in one.homes if self.graph.operators[self._operator(task)].inputs]
                 on = sorted({self.nodes[name].label for name in one.homes.values() if name in self.nodes})
                 told = [f"{_count(len(moved), 'lost task')} restart on {', '.join(on)}"] if moved else []
                 told += [f"{_count(len(one.waiting), 'lost task')} wait for a node"] if one.waiting else []
                 said += ["; ".join(told)] if told else []
-            elif isinstance(one, instructions.RollBack):
+            elif isinstance(one, notices.RolledBack):
                 said.append(f"all tasks go back to checkpoint {one.number}: {one.reason}")
-            elif isinstance(one, instructions.MoveTasks):
+            elif isinstance(one, notices.TasksMoved):
                 on = sorted({self.nodes[name].label for name in one.homes.values() if name in self.nodes})
                 said.append(f"{_count(len(one.homes), 'task')} moved to {', '.join(on)}, to spread the load")
-            elif isinstance(one, instructions.MoveReplicas):
+            elif isinstance(one, notices.ReplicasMoved):
                 new = ", ".join(str(task) for task in one.after if task not in one.before) or "none"
                 old = ", ".join(str(task) for task in one.before if task not in one.after) or "none"
                 said.append(f"replicas follow the load: {new} in place of {old}; {one.reason}")
@@ -427,7 +425,7 @@ class OutageView(Observer):
         self.outages.happenings.append((self.outages.clock(), message))
         self._line(message)
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Learn from an event, and tell what is worth telling."""
         if isinstance(event, events.StopRequested):
             self.said(ASKED)

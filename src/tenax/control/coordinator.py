@@ -1,56 +1,56 @@
-"""The coordinator: events in, instructions out.
+"""The coordinator: events in, instructions and notices out.
 
 One table says it all. `learn` (transitions.py) turns an event into knowledge, `decide` (decisions.py) turns knowledge
-into instructions; both are pure. Events that answer nothing that was asked (late, repeated, unknown, of a cancelled
-pass) are ignored and logged as such.
+into instructions and notices; both are pure. Events that answer nothing that was asked (late, repeated, unknown, of a
+cancelled pass) are ignored and logged as such.
 
-    event                          knowledge                                        instructions that may follow
-    -----------------------------  -----------------------------------------------  --------------------------------
-    Started                        copies of all tasks, at the checkpoint if any    RunPass live, LogBatches
-    Started, store inconsistent                                                     Stop failed
-    BatchesLogged(.., ended)       logged rises, maybe ended                        RunPass live, LogBatches; wrap-up
-    LoggingFailed                  attempt + 1; a pause if the store refused it     LogBatches | Stop failed
-    PassFinished, live             heads or forks move, finished rises              Publish, RunPass, StoreCheckpoint,
-                                                                                    PlanReplicas
-    PassFinished, round            heads of what was behind rise; maybe all back,   Publish, RunPass, MoveTasks
-                                   maybe those that move change places
-    PassFinished, report missing   as PassFailed                                    RunPass
-    PassFailed, operator           passes end before that batch; then wrap-up       RunPass live; (below), Stop failed
-    PassFailed, source                                                              Stop failed
-    PassFailed, storage refused    a pause, longer each time                        RunPass with a new id | Stop failed
-    PassFailed, passing cause      attempt + 1; then all at the checkpoint, then    RunPass with a new id, RollBack |
-                                   at the one before it                             Stop failed
-    Published                      published rises                                  Publish, RunPass, StoreCheckpoint
-    PublishFailed                  attempt + 1; a pause if the sink refused it      Publish | Stop failed
-    CheckpointStored               two newest are kept, lacking replicas start;     Trim, RunPass round
-                                   tasks begin to move to nodes that have come
-    CheckpointFailed               a pause; none if nodes were lost meanwhile       StoreCheckpoint | Stop failed
-    NodesLost                      passes are over; replicas become primaries,      CancelPass, CancelCheckpoint,
-                                   the other tasks there are at their checkpoint    Promote, Recover, RequestNodes,
-                                                                                    Wake, RunPass round and live
-    NodesJoined                    lost tasks may find room                         Recover, RunPass round
-    Woken                          tentative results are shown from now on          RunPass live
-    ReplicasPlanned                others should run twice, if it is worth it       MoveReplicas
-    PlanningFailed                 replicas stay as they are                        PlanReplicas, later
-    StopRequested                  wrap-up                                          (below)
-    EpochLost                                                                       CancelPass, Stop superseded
+    event                         knowledge                                       what may follow; notices in (...)
+    ----------------------------  ----------------------------------------------  ---------------------------------
+    Started                       copies of all tasks, at the checkpoint if any   RunPass live, LogBatches
+    Started, store inconsistent                                                   Stop failed
+    BatchesLogged(.., ended)      logged grows, maybe ended                       RunPass live, LogBatches; wrap-up
+    LoggingFailed                 attempt + 1; a pause if the store refused it    LogBatches | Stop failed
+    PassFinished, live            heads or forks move, finished grows             Publish, RunPass, StoreCheckpoint,
+                                                                                  PlanReplicas
+    PassFinished, round           heads of what was behind move; maybe all are    Publish, RunPass, (TasksMoved)
+                                  back, maybe those that move change places
+    PassFinished, report missing  as PassFailed                                   RunPass
+    PassFailed, operator          passes end before that batch; then wrap-up      RunPass live; (below), Stop failed
+    PassFailed, source                                                            Stop failed
+    PassFailed, storage refused   a pause, longer each time                       RunPass, new id | Stop failed
+    PassFailed, passing cause     attempt + 1; then all at the checkpoint, then   RunPass, new id; (RolledBack) |
+                                  at the one before it                            Stop failed
+    Published                     published grows                                 Publish, RunPass, StoreCheckpoint
+    PublishFailed                 attempt + 1; a pause if the sink refused it     Publish | Stop failed
+    CheckpointStored              two newest are kept, lacking replicas start;    Trim, RunPass round
+                                  tasks begin to move to nodes that have come
+    CheckpointFailed              a pause; none if nodes were lost meanwhile      StoreCheckpoint | Stop failed
+    NodesLost                     passes are over; replicas become primaries,     CancelPass, CancelCheckpoint,
+                                  the other tasks there are at their checkpoint   (ReplicaPromoted), RequestNodes,
+                                                                                  (RecoveryBegun), Wake, RunPass
+    NodesJoined                   lost tasks may find room                        (RecoveryBegun), RunPass round
+    Woken                         tentative results are shown from now on         RunPass live
+    ReplicasPlanned               others should run twice, if it is worth it      (ReplicasMoved)
+    PlanningFailed                replicas stay as they are                       PlanReplicas, later
+    StopRequested                 wrap-up                                         (below)
+    EpochLost                                                                     CancelPass, Stop superseded
 
 While tasks are missing (behind, or without a node), what depends on them steps tentatively in live passes, on forks of
-its state, or is held. All that is not affected goes on as always. What is behind rises in rounds (rounds.py), beside
-the live passes; when it is almost there, live passes wait until it is: the join. Results of rounds are final, and take
-back the tentative ones.
+its state, or is held. All that is not affected goes on as always. What is behind catches up in rounds (rounds.py),
+beside the live passes; when its lag is small, live passes pause until it is level with them: the cutover. Results of
+rounds are final, and take back the tentative ones.
 
-Tasks that are never stored are on a checkpoint as recipes: from which batch on they are stepped again, without output,
-until they are where the recipe says. Until then they are behind, like all others that catch up.
+Tasks that are never stored are on a checkpoint as rebuild points: from which batch on they are stepped again, without
+output, until they are rebuilt. Until then they are behind, like all others that catch up.
 
 Wrap-up (asked to stop, an operator raised, or sources ended and all finished): the live pass ends; results are
 published, a last checkpoint is stored unless tasks are missing and the end was asked for or forced, Trim, Stop.
 
 Invariants (invariants.py): only versions of finished passes are cited; every task's head is at or before `finished`;
-tentative versions exist only of tasks that are degraded; final results of a task are published in order, up to its head
-at most; a checkpoint is of published batches, and from it and its queues all that follows can be made again; nothing
-is trimmed that a kept checkpoint, an unpublished result or a rising task needs; every pass id is new; at most one live
-pass and one round; nothing follows Stop.
+tentative versions exist only of degraded tasks; final results of a task are published in order, up to its head at
+most; a checkpoint is of published batches, and from it and the outputs beside it all that follows can be made again;
+nothing is trimmed that a kept checkpoint, an unpublished result or a task that catches up needs; every pass id is new;
+at most one live pass and one round; nothing follows Stop.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from tenax.control import invariants
 from tenax.control.checkpoints import strategies as checkpoints
 from tenax.control.decisions import decide
 from tenax.control.events import Event
-from tenax.control.instructions import Instruction
+from tenax.control.instructions import Decided
 from tenax.control.learned import Ignored
+from tenax.control.narrator import Entry, Line, story
 from tenax.control.placement.spreading import place_tasks
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Place, Run
 from tenax.control.state import RunState, Settings, Strategy
-from tenax.control.stories import Entry, Line, tell
 from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
@@ -80,7 +80,8 @@ from tenax.model.tasks import Task
 class Coordinator:
     """Decides what a run does next.
 
-    - `handle` takes one event and returns the instructions that follow; the same events give the same instructions.
+    - `handle` takes one event and returns what follows, in order: instructions, which the driver carries out, and
+      notices, which it only records; the same events give the same ones.
     - It reads no clock, draws nothing at random and does no I/O; deadlines are the driver's to keep.
     - At most one live pass, one round, one publication, one checkpoint and one logging request are under way at a time,
       each until its answer comes; what fails for a passing cause is asked again a bounded number of times.
@@ -115,18 +116,18 @@ class Coordinator:
         self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)
         self._handled = 0
 
-    def handle(self, event: Event) -> list[Instruction]:
-        """Learn from an event, and say what is to be done now."""
+    def handle(self, event: Event) -> list[Decided]:
+        """Learn from an event, and say what is to be done now (instructions) and what that means (notices)."""
         learned = learn(self._run, self._state, event)
-        instructions: list[Instruction] = []
+        decided: list[Decided] = []
         ignored = ""
         if isinstance(learned, Ignored):
             ignored = learned.reason
         else:
-            self._state, instructions = decide(self._run, learned)
+            self._state, decided = decide(self._run, learned)
         self._handled += 1
-        self._log.append(Entry(self._handled, event, tuple(instructions), ignored))
-        return instructions
+        self._log.append(Entry(self._handled, event, tuple(decided), ignored))
+        return decided
 
     @property
     def state(self) -> RunState:
@@ -146,7 +147,7 @@ class Coordinator:
     def story(self, task: Task) -> list[Line]:
         """What happened to a task and why, as far back as the log reaches."""
         self._run.graph.number(task)
-        return tell(self._log, task)
+        return story(self._log, task)
 
     @property
     def standing(self) -> Standing:

@@ -9,7 +9,7 @@ from tenax.control.checkpoints.strategies import acknowledged, captured, is_last
 from tenax.control.copies import Role
 from tenax.control.instructions import (
     CancelPass,
-    Instruction,
+    Decided,
     LogBatches,
     Outcome,
     PassKind,
@@ -43,32 +43,32 @@ from tenax.control.state import (
 from tenax.control.versions import PassId
 from tenax.model.tasks import Task
 
-Decision = tuple[RunState, Instruction | None]
+Decision = tuple[RunState, Decided | None]
 
 
-def decide(run: Run, state: RunState) -> tuple[RunState, list[Instruction]]:
+def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
     """All that is to be done now. Each instruction is noted in the state, so the next call does not repeat it."""
     if state.phase is Phase.STOPPED:
         return state, []
-    instructions = list(state.notices)
-    state = replace(state, notices=())
+    decided = list(state.pending)
+    state = replace(state, pending=())
     if state.stop is not None:
         state, last = _end(run, state, state.stop)
-        return state, [*instructions, *last]
+        return state, [*decided, *last]
     for step in _STEPS:
-        state, instruction = step(run, state)
-        if instruction is not None:
-            instructions.append(instruction)
+        state, following = step(run, state)
+        if following is not None:
+            decided.append(following)
     if state.phase is not Phase.WAITING and _is_over(run, state):
         state, last = _end(
             run, state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
         )
-        instructions += last
-    return state, instructions
+        decided += last
+    return state, decided
 
 
-def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Instruction]]:
-    cancelled: list[Instruction] = [
+def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
+    cancelled: list[Decided] = [
         CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
     ]
     over = replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None)

@@ -1,4 +1,4 @@
-"""What the coordinator tells a driver to do: orders, in the imperative.
+"""What the coordinator tells a driver to do: instructions, in the imperative.
 
 All are carried out at the same time as others, and answered by events; `Trim`, `CancelPass` and `Stop` need no answer.
 `attempt` counts from 1. With a `pause_s` the driver waits so long first: a sink or the store has refused the last one.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import Role
+from tenax.control.notices import Notice
 from tenax.control.versions import Cut, PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
@@ -154,55 +155,12 @@ class CancelCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Promote:
-    """A replica has become the primary of its task. For the record: nothing needs to be done."""
-
-    task: Task
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recover:
-    """Lost tasks get nodes; those that wait have none yet. For the record: passes follow."""
-
-    homes: Mapping[Task, str]
-    queries: tuple[Task, ...]
-    waiting: tuple[Task, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MoveTasks:
-    """Tasks go on at nodes that have come, to spread the load. For the record: their states are there already."""
-
-    homes: Mapping[Task, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RollBack:
-    """All tasks go back to a checkpoint, because passes from newer versions keep failing. For the record."""
-
-    number: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlanReplicas:
     """Find the best replicas by the rows of the batches up to this one. Answer: ReplicasPlanned, PlanningFailed."""
 
     batch: int
     rows: Rows
     replicas: frozenset[Task]
-
-
-@dataclass(frozen=True, slots=True)
-class MoveReplicas:
-    """Other tasks have replicas from now on. For the record: new ones start from the next checkpoint."""
-
-    before: tuple[Task, ...]
-    after: tuple[Task, ...]
-    fidelity_before: float
-    fidelity_after: float
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +222,11 @@ Instruction = (
     | StoreCheckpoint
     | CancelCheckpoint
     | Trim
-    | Promote
-    | Recover
-    | RollBack
     | PlanReplicas
-    | MoveReplicas
-    | MoveTasks
     | RequestNodes
     | Wake
     | Stop
 )
+
+Decided = Instruction | Notice
+"""What follows from an event: instructions are carried out, notices are only recorded."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import TaskState
-from tenax.control.instructions import Instruction, Part, PassKind, Step, Stop, Trim
+from tenax.control.instructions import Decided, Part, PassKind, Step, Stop, Trim
 from tenax.control.versions import Cut, PassId, RestorePoint, Version
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
@@ -256,7 +256,7 @@ class RunState:
     - `placement_due` says that nodes are to be assigned again: for lost tasks, for replicas.
     - `rebalancing_due` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with
       their new nodes.
-    - `notices` are instructions that an event calls for by itself.
+    - `pending` is what the last event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
 
@@ -313,7 +313,7 @@ class RunState:
     placement_due: bool = False
     rebalancing_due: bool = False
     moving: Mapping[int, str] = field(default_factory=dict)
-    notices: tuple[Instruction, ...] = ()
+    pending: tuple[Decided, ...] = ()
 
     wrap_up: Stop | None = None
     stop: Stop | None = None

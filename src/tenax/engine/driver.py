@@ -19,6 +19,7 @@ from tenax.application.rehearsal import has_batches, rehearse
 from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
+from tenax.control.notices import Notice
 from tenax.control.records import plain
 from tenax.control.recovery.failures import DeadlinePassed
 from tenax.control.state import Strategy
@@ -183,14 +184,17 @@ class Driver:
             if event is None:
                 continue
             self.store.record_event({"event": plain(event)})
-            told = coordinator.handle(event)
-            self.observer.handled(coordinator, event, told)
-            self._waits.handled(event, told)
-            for instruction in told:
-                self.store.record_event({"instruction": plain(instruction)})
-                if isinstance(instruction, instructions.Stop):
-                    return instruction
-                pool.submit(self._carry_out, instruction)
+            decided = coordinator.handle(event)
+            self.observer.handled(coordinator, event, decided)
+            self._waits.handled(event, decided)
+            for each in decided:
+                if isinstance(each, Notice):
+                    self.store.record_event({"notice": plain(each)})
+                    continue
+                self.store.record_event({"instruction": plain(each)})
+                if isinstance(each, instructions.Stop):
+                    return each
+                pool.submit(self._carry_out, each)
 
     def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | None:
         """What was reported; now and then, whether the nodes still live and the store is still ours."""
@@ -306,6 +310,8 @@ class Driver:
             case instructions.Wake():
                 if not self._stopping.wait(instruction.after_s):
                     return events.Woken(instruction.outage)
+            case instructions.RequestNodes():
+                pass  # Spark gives what it has by itself
         return None
 
     def _pass(self, told: instructions.RunPass) -> events.Event:

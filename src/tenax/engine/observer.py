@@ -26,5 +26,5 @@ class Observer:
     def published(self, last: int, latencies_s: list[float]) -> None:
         """All final results up to batch `last` are committed; one latency per batch, since its ranges were known."""
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
-        """The coordinator has handled an event, and these instructions follow."""
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
+        """The coordinator has handled an event, and these instructions and notices follow, in order."""

@@ -23,7 +23,7 @@ class StorageWaits:
         """Of what was asked for and not answered: when, and after how long it is said."""
         self._lock = threading.Lock()
 
-    def handled(self, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """An event was handled, and these instructions follow."""
         now = time.monotonic()
         kind, cause = _refused(event)

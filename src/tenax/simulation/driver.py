@@ -29,12 +29,12 @@ from tenax.control.events import (
     Woken,
 )
 from tenax.control.instructions import (
+    Decided,
     Instruction,
     LogBatches,
     PassKind,
     PlanReplicas,
     Publish,
-    RollBack,
     RunPass,
     Step,
     Stop,
@@ -42,6 +42,7 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.notices import Notice, RolledBack
 from tenax.control.recovery.failures import (
     DeadlinePassed,
     JobFailed,
@@ -88,7 +89,7 @@ class World:
     """Asked before every effect and every event."""
     on_fault: Callable[[Driver, Fault], None]
     on_stop: Callable[[Driver, Stop], None]
-    on_entry: Callable[[Driver, Event, list[Instruction]], None]
+    on_entry: Callable[[Driver, Event, list[Decided]], None]
     plans: Random
     """Draws the plans of replicas."""
     refusals: Random
@@ -170,6 +171,14 @@ class Driver:
         nodes = self._new_nodes(world.nodes)
         yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
 
+    def _carry_out(self, decided: Sequence[Decided]) -> None:
+        """Do what is instructed; notices are for the record."""
+        for each in decided:
+            if not isinstance(each, Notice):
+                self._execute(each)
+            elif isinstance(each, RolledBack):
+                self._rounds.clear()
+
     def _execute(self, instruction: Instruction) -> None:
         match instruction:
             case LogBatches():
@@ -188,13 +197,11 @@ class Driver:
                 )
             case PlanReplicas():
                 self._begin(self._plan(instruction))
-            case RollBack():
-                self._rounds.clear()
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
             case _:
-                pass  # for the record; and the workers of a cancelled pass may go on for a while
+                pass  # the workers of a cancelled pass may go on for a while, and nodes come by themselves
 
     def _begin(self, steps: Steps) -> None:
         self.world.kernel.start(self.group, self._guarded(steps))
@@ -445,11 +452,10 @@ class Driver:
         for _ in range(2 if self.world.random.random() < REPEATED_EVENT else 1):
             yield from self._moment()
             self._judge_progress(event)
-            instructions = self.coordinator.handle(event)
+            decided = self.coordinator.handle(event)
             self.coordinator.check_invariants()
-            self.world.on_entry(self, event, instructions)
-            for instruction in instructions:
-                self._execute(instruction)
+            self.world.on_entry(self, event, decided)
+            self._carry_out(decided)
 
     def _judge_progress(self, event: Event) -> None:
         """No round is made twice, unless what it made was lost: else a task would never catch up."""
@@ -471,8 +477,7 @@ class Driver:
             return
         except EpochRefused as refused:
             # No moment here: that a driver dies while it learns that it is dead needs no test.
-            for instruction in self.coordinator.handle(EpochLost(refused.newer)):
-                self._execute(instruction)
+            self._carry_out(self.coordinator.handle(EpochLost(refused.newer)))
 
     def _moment(self) -> Steps:
         """A point between two effects."""

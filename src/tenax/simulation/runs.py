@@ -9,7 +9,7 @@ from functools import lru_cache
 from random import Random
 
 from tenax.control.events import Event
-from tenax.control.instructions import Instruction, Outcome, Stop
+from tenax.control.instructions import Decided, Outcome, Stop
 from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.model.generators import Style, TopologySpec, random_topology
 from tenax.model.graph import TaskGraph
@@ -135,10 +135,10 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         if stop.outcome in {Outcome.STOPPED, Outcome.FAILED} and driver.epoch == store.epoch:
             begin()
 
-    def on_entry(driver: Driver, event: Event, instructions: list[Instruction]) -> None:
+    def on_entry(driver: Driver, event: Event, decided: list[Decided]) -> None:
         tally.events += 1
         if trace is not None:
-            trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {event} -> {instructions}")
+            trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {event} -> {decided}")
 
     def begin() -> None:
         if len(tally.drivers) >= MAX_DRIVERS:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tenax.control.copies import Copy
-from tenax.control.instructions import Recover
+from tenax.control.notices import RecoveryBegun
 from tenax.control.run import Run
 from tenax.control.state import RunState
 from tenax.control.versions import Cut
@@ -58,7 +58,7 @@ class Rooms:
         return []
 
 
-def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
+def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | None]:
     """Nodes for tasks that have none: sources at once, the others as the capacity allows, the best queries first.
 
     Whoever has a node keeps it: a new failure changes the plan without starting over. Only replicas give way to tasks
@@ -98,7 +98,7 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, Recover | None]:
     waiting = tuple(run.tasks[number] for number in np.flatnonzero(unplaced) if tasks[number].primary is None)
     if not homes:
         return state, None
-    return replace(state, tasks=tuple(tasks)), Recover(homes, plan.queries, waiting)
+    return replace(state, tasks=tuple(tasks)), RecoveryBegun(homes, plan.queries, waiting)
 
 
 def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:

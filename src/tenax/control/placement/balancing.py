@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import product
 
 from tenax.control.copies import Copy, TaskState
-from tenax.control.instructions import MoveTasks
+from tenax.control.notices import TasksMoved
 from tenax.control.placement.assignment import Rooms
 from tenax.control.run import Run
 from tenax.control.state import RunState
@@ -69,7 +69,7 @@ def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
     return [names[name] for name in there]
 
 
-def change_places(run: Run, state: RunState) -> tuple[RunState, MoveTasks | None]:
+def change_places(run: Run, state: RunState) -> tuple[RunState, TasksMoved | None]:
     """Let tasks go on where they move to, when nothing runs and the last of them has caught up."""
     if not state.moving or state.live is not None or state.round is not None:
         return state, None
@@ -79,7 +79,7 @@ def change_places(run: Run, state: RunState) -> tuple[RunState, MoveTasks | None
     for number, name in state.moving.items():
         tasks[number] = _moved(tasks[number], name)
     homes = {run.tasks[number]: name for number, name in state.moving.items()}
-    return replace(state, tasks=tuple(tasks), moving={}, sweeps=()), MoveTasks(homes)
+    return replace(state, tasks=tuple(tasks), moving={}, sweeps=()), TasksMoved(homes)
 
 
 def _moved(task: TaskState, node: str) -> TaskState:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tenax.control.events import PlanningFailed, ReplicasPlanned, TaskReport
-from tenax.control.instructions import MoveReplicas, PlanReplicas
+from tenax.control.instructions import PlanReplicas
+from tenax.control.notices import ReplicasMoved
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Counts, Phase, RunState
@@ -55,7 +56,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
     gain = run.settings.follow_gain
     if gain is None or event.after - event.before <= gain or wanted == state.replicated:
         return state
-    moved = MoveReplicas(
+    moved = ReplicasMoved(
         _sorted(run, state.replicated),
         _sorted(run, wanted),
         event.before,
@@ -63,7 +64,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
         f"by the rows of the batches before {event.batch + 1}, what outputs keep if all else fails rises from "
         f"{event.before:.2f} to {event.after:.2f}",
     )
-    return replace(state, replicated=wanted, notices=(*state.notices, moved))
+    return replace(state, replicated=wanted, pending=(*state.pending, moved))
 
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from tenax.control.copies import Copy, TaskState
 from tenax.control.events import NodesLost
-from tenax.control.instructions import Outcome, RollBack, Stop
+from tenax.control.instructions import Outcome, Stop
 from tenax.control.learned import Ignored, Learned, failed
+from tenax.control.notices import RolledBack
 from tenax.control.recovery.failures import (
     NodeGone,
     OperatorRaised,
@@ -78,7 +79,7 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
             state,
             tasks=tasks,
             rollbacks=state.rollbacks + 1,
-            notices=(*state.notices, RollBack(checkpoint.number, reason)),
+            pending=(*state.pending, RolledBack(checkpoint.number, reason)),
         )
     )
     return settle(run, state)

@@ -13,13 +13,13 @@ from tenax.control.events import NodesLost
 from tenax.control.instructions import (
     CancelCheckpoint,
     CancelPass,
-    Instruction,
+    Decided,
     Outcome,
-    Promote,
     RequestNodes,
     Stop,
     Wake,
 )
+from tenax.control.notices import ReplicaPromoted
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Backups, Outage, Outputs, Running, RunState
@@ -33,14 +33,14 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
         return state
     if event.overdue:
         state = _overdue(run, state)
-    notices: list[Instruction] = []
+    pending: list[Decided] = []
     tasks = []
     for number, task in enumerate(state.tasks):
         left = task.without(lost)
         if task.primary is not None and task.primary.node in lost:
             left = _bereft(run, state, number, left)
             if left.primary is not None:
-                notices.append(Promote(run.tasks[number], left.primary.node))
+                pending.append(ReplicaPromoted(run.tasks[number], left.primary.node))
         tasks.append(left)
     for number in run.rebuilt:
         if tasks[number].primary is None:
@@ -48,7 +48,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     losses = state.losses + len(lost)
     correlated = losses >= run.settings.correlated_losses
     if correlated:
-        notices.append(RequestNodes(len(lost)))
+        pending.append(RequestNodes(len(lost)))
     state = cancelled(
         replace(
             state,
@@ -57,7 +57,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             losses=losses,
             alert=state.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
             placement_due=True,
-            notices=(*state.notices, *notices),
+            pending=(*state.pending, *pending),
         )
     )
     begins = state.outage is None
@@ -67,7 +67,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
         state = replace(
             state,
             outage=replace(state.outage, holding=True),
-            notices=(*state.notices, Wake(delay_s, state.outage.number)),
+            pending=(*state.pending, Wake(delay_s, state.outage.number)),
         )
     return state
 
@@ -104,11 +104,11 @@ def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState])
 
 def cancelled(state: RunState) -> RunState:
     """Without running passes and the checkpoint that is made of versions that may be gone."""
-    notices: list[Instruction] = [
+    pending: list[Decided] = [
         CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
     ]
     if state.storing is not None:
-        notices.append(CancelCheckpoint(state.storing.cut.number))
+        pending.append(CancelCheckpoint(state.storing.cut.number))
     return replace(
         state,
         live=None,
@@ -120,7 +120,7 @@ def cancelled(state: RunState) -> RunState:
         rebalancing_due=state.rebalancing_due or bool(state.moving),
         moving={},
         outage=None if state.outage is None else replace(state.outage, lag=None, stalled=0),
-        notices=(*state.notices, *notices),
+        pending=(*state.pending, *pending),
     )
 
 

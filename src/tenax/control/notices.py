@@ -1,0 +1,57 @@
+"""What the coordinator has decided and people should know: facts for the record, which no driver carries out.
+
+They stand among the instructions of an event, in order; what has to be done about them is told by instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenax.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPromoted:
+    """A replica has become the primary of its task."""
+
+    task: Task
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryBegun:
+    """Lost tasks have got nodes, in the order of the queries that they serve; those that wait have none yet."""
+
+    homes: Mapping[Task, str]
+    queries: tuple[Task, ...]
+    waiting: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksMoved:
+    """Tasks go on at nodes that have come, to spread the load: their states are there already."""
+
+    homes: Mapping[Task, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """All tasks are back at a checkpoint, because passes from newer versions kept failing."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasMoved:
+    """Other tasks have replicas from now on: new ones start from the next checkpoint."""
+
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+    fidelity_before: float
+    fidelity_after: float
+    reason: str
+
+
+Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved
