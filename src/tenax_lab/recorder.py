@@ -131,7 +131,7 @@ class RunRecorder(Recorder):
         for call in self.after_publication:
             call(last)
 
-    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Instruction]) -> None:
+    def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """The coordinator has handled an event."""
         super().handled(coordinator, event, then)
         self.costs.handled(event)
