@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos clean
+.PHONY: help setup demo test chaos dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -21,17 +21,16 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 demo: setup  ## half of an embedded cluster is killed, outputs go on: live view, report
 	$(BIN)/tenax demo
 
-test: setup  ## lint, types, import contract and all tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --ignore tests/spark
-	$(BIN)/pytest tests/spark --ignore tests/spark/test_chaos.py
-	$(BIN)/pytest tests/spark/test_chaos.py  # by itself: it needs a cluster of another size, and Spark has one a process
+test: setup  ## lint, types, import contract and all tests, side by side
+	$(BIN)/python tests/run_all.py
 
 chaos: setup  ## 25 random schedules of real faults, 100 damaged files and 15,000 simulated runs; about 45 minutes
 	$(BIN)/python -m tenax.cli.soak
 
+dist: setup  ## a wheel of tenax, without the lab, in dist/
+	rm -rf build/lib build/bdist.* dist
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	@ls dist
+
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -94,7 +94,8 @@ SOURCES = Path(__file__).parents[1]
 def child(name: str, store: Path, options: Mapping[str, object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A driver with one node in a process group of its own, which ends with the test."""
     command = [sys.executable, "-m", "spark.child", name, str(store), str(CASES[name].batch_rows), "1"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    inherited = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), *inherited])}
     environment.pop("SPARK_HOME", None)  # that of the session in this process
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -12,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tenax.cli import render
 from tenax.cli.options import made
-from tenax_lab.registry import EXPERIMENTS, experiment, run_experiment
+from tenax.errors import InvalidRequest
 
 app = typer.Typer(
     help="""Run the papers' evaluations on this machine, the paper's claim beside our figure.
@@ -23,7 +26,15 @@ app = typer.Typer(
 )
 
 
+LAB = "tenax_lab"
 SAY_EVERY_S = 30.0
+
+
+def registry() -> ModuleType:
+    """Where the lab lists its experiments: it is a package beside this one, which users need not have."""
+    if importlib.util.find_spec(LAB) is None:
+        raise InvalidRequest(f"experiments are in the package {LAB}, found none: run them in a checkout of Tenax")
+    return importlib.import_module(f"{LAB}.registry")
 
 
 class Bar:
@@ -66,7 +77,7 @@ class Bar:
 @app.command("list")
 def list_command() -> None:
     """The experiments, and the figures that they repeat."""
-    rows = [(one.name, one.figure, one.summary) for one in EXPERIMENTS]
+    rows = [(entry.name, entry.figure, entry.summary) for entry in registry().EXPERIMENTS]
     out = render.console()
     out.print(render.table("Experiments", ("name", "repeats", "shows"), rows))
     out.print("\n[dim]Run one with[/dim] tenax experiment run NAME")
@@ -87,9 +98,9 @@ def run_command(
 
     Example: tenax experiment run replicas-random --seed 7
     """
-    experiment(name)  # a wrong name is told before anything is made
+    registry().experiment(name)  # a wrong name is told before anything is made
     made(out)
     with Bar() as bar:
-        result = run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)
+        result = registry().run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)
     print(result.text())
     print(f"written to {out / name}/: table.txt, result.json, figure.png")
