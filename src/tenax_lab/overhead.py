@@ -15,10 +15,10 @@ from tenax.application.application import Application
 from tenax.connectors.source import Limits
 from tenax.control.state import Settings
 from tenax.engine.driver import Driver
-from tenax.engine.layout import layout
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
 from tenax.model.graph import TaskGraph
+from tenax.planning.levels import layout
 from tenax.store.records import Json, JsonObject, integer, text
 from tenax_lab.overhead_findings import findings
 from tenax_lab.overhead_loads import (

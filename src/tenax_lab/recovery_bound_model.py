@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tenax.engine.layout import Layout, layout
 from tenax.model.graph import Bools, Floats, TaskGraph
 from tenax.planning.backups import recovery_latencies
 from tenax.planning.backups.latency import propagate
+from tenax.planning.levels import Layout, layout
 from tenax_lab.sides.sides import Series
 
 DECIMALS = 6  # of measured times: microseconds

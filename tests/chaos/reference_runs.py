@@ -10,13 +10,13 @@ from pathlib import Path
 from engine.worker_cluster import Cluster
 
 from tenax.application.application import Application
+from tenax.batching.batches import Batch, BatchPlanner
 from tenax.chaos.oracle import Verdict, compare, copy_batches, with_results_in
 from tenax.chaos.reference import Judgement, judge_by_input
 from tenax.connectors.ledger import StagedFile
 from tenax.connectors.sink import Committer
 from tenax.connectors.source import Limits
 from tenax.control.versions import PassId
-from tenax.engine.batches import Batch, BatchPlanner
 from tenax.engine.worker.orders import Order, Report
 from tenax.store.store import Store
 

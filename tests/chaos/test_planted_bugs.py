@@ -21,14 +21,14 @@ from chaos.reference_runs import judged
 
 import tenax as tx
 from tenax.application.application import Application
+from tenax.batching import batches
+from tenax.batching.batches import BatchPlanner
 from tenax.connectors.files import FileSource
 from tenax.connectors.formats import Cut, ParquetFormat
 from tenax.connectors.generators import Generator
 from tenax.connectors.ledger import Key, StagedFile
 from tenax.connectors.parquet import ParquetCommitter, visible_name
 from tenax.connectors.source import Limits, NothingNew, Planned
-from tenax.engine import batches
-from tenax.engine.batches import BatchPlanner
 from tenax.engine.worker import sources, steps
 from tenax.operators import windows
 from tenax.operators.computation import StepInput, StepOutput

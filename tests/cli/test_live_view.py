@@ -22,7 +22,7 @@ from tenax.control.copies import Role
 from tenax.control.events import CheckpointStored
 from tenax.control.instructions import Outcome, PassKind, RunPass, Step, Stop
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.latecomers import Latecomers
+from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.worker.orders import LateRows, Report, Sent
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task

@@ -10,10 +10,10 @@ import pytest
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
+from tenax.batching.batches import BatchPlanner, Forgotten
 from tenax.connectors.files import FileSource, files
 from tenax.connectors.parquet import parquet
 from tenax.connectors.source import Limits, Planned
-from tenax.engine.batches import BatchPlanner, Forgotten
 from tenax.errors import ChangedSource, UnreadableSource
 from tenax.store.store import Store
 

@@ -14,7 +14,7 @@ import tenax as tx
 from tenax.control.copies import Role
 from tenax.control.instructions import PassKind, RunPass, Step
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.latecomers import Latecomers
+from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.worker.orders import LateRows, Report
 from tenax.model.graph import TaskGraph
 from tenax.operators.lateness import Overdue

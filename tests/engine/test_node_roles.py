@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenax.engine.nodes import Nodes, Roles
+from tenax.engine.driver.nodes import Nodes, Roles
 from tenax.engine.session import NodeInfo
 from tenax.model.cluster import Node
 

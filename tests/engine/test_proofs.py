@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tenax.engine.proofs import Proofs
+from tenax.engine.driver.proofs import Proofs
 from tenax.engine.session import Heartbeat, NodeInfo
 
 NODES = {name: NodeInfo(name, "here") for name in ("a", "b")}

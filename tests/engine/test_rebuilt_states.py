@@ -17,12 +17,12 @@ from tenax.connectors.source import Limits
 from tenax.control.copies import Role
 from tenax.control.state import Strategy
 from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, Version
-from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Order, Report
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidRequest
 from tenax.model.tasks import Task
 from tenax.operators.custom import Changes, KeyedComputation
+from tenax.planning.levels import layout
 from tenax.store import cuts
 
 LOST_AFTER, LAST = 20, 28

@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from tenax.control.versions import PassId, Version
-from tenax.engine.passes import Outcome, Uploaded
-from tenax.engine.uploads import Passenger, Uploads
+from tenax.engine.driver.passes import Outcome, Uploaded
+from tenax.engine.driver.uploads import Passenger, Uploads
 from tenax.engine.worker.orders import UploadOrder
 from tenax.errors import ClusterFailed
 from tenax.model.tasks import Task

@@ -12,8 +12,8 @@ from engine.worker_cluster import LIMIT, Cluster
 
 import tenax as tx
 from tenax.application.application import Application
-from tenax.engine.batches import BatchPlanner
-from tenax.engine.ordering import Ordering
+from tenax.batching.batches import BatchPlanner
+from tenax.engine.driver.ordering import Ordering
 from tenax.engine.worker.orders import Failure, Order, Report
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidTopology

@@ -11,10 +11,10 @@ from engine.worker_cluster import Cluster, application, results
 
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Order, ReadOrder, StepOrder
 from tenax.engine.worker.steps import Worker
 from tenax.model.tasks import Task
+from tenax.planning.levels import layout
 
 LOST = Task("window", 1)
 

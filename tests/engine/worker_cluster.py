@@ -16,11 +16,11 @@ from tenax.connectors.formats import as_frame
 from tenax.connectors.parquet import ParquetSink
 from tenax.connectors.source import Limits, Planned
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Bundle, Order, Places, Report, StepOrder
 from tenax.engine.worker.steps import Worker
 from tenax.model.graph import TaskGraph
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.planning.levels import layout
 from tenax.store.checkpoints import StoredSegment
 
 ROWS = 6_000

@@ -21,7 +21,7 @@ from tenax.connectors.parquet import parquet
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings, Strategy
 from tenax.engine.driver import Driver
-from tenax.engine.latecomers import Told
+from tenax.engine.driver.latecomers import Told
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
 from tenax.store import records

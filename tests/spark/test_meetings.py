@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tenax.engine.passes import PassRunner
+from tenax.engine.driver.passes import PassRunner
 from tenax.engine.session import Session
 
 
@@ -27,7 +27,7 @@ class Overdue:
 def test_nodes_whose_meeting_was_cancelled_are_asked_again(cluster: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = PassRunner(cluster.context, cluster.context.broadcast(b"shipped"))
     with monkeypatch.context() as hurried:
-        hurried.setattr("tenax.engine.passes.threading.Timer", Overdue)
+        hurried.setattr("tenax.engine.driver.passes.threading.Timer", Overdue)
         with pytest.raises(Exception, match="cancelled"):
             runner.identify(cluster.live_nodes())
     nodes = cluster.live_nodes()

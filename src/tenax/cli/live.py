@@ -23,7 +23,7 @@ from tenax.control.events import CheckpointStored, Event, PassFailed, StopReques
 from tenax.control.instructions import Decided, Outcome, Stop
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
-from tenax.engine.latecomers import Latecomers
+from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph

@@ -76,9 +76,9 @@ def run_command(
     Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
     """
     from tenax.application.application import check_rebuilt
+    from tenax.batching.batches import check_drained
     from tenax.cli.live import LiveView
     from tenax.connectors.source import Limits
-    from tenax.engine.batches import check_drained
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned

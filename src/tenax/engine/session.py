@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkConf, SparkContext
 
-from tenax.engine.answers import one_line
+from tenax.engine.driver.answers import one_line
 from tenax.engine.gateway import Gateway
 from tenax.engine.scratch import Scratch
 from tenax.errors import ClusterFailed, InvalidRequest, StartStopped

@@ -19,13 +19,13 @@ from tenax.connectors.ledger import StagedFile
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.times import EventTimes
 from tenax.control.versions import NO_PASS, PassId, Version
-from tenax.engine.layout import Layout
 from tenax.engine.worker.orders import Order, Places, StepOrder
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidRequest, RunFailed
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import suggestion
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.planning.levels import Layout
 from tenax.store.records import Json
 
 NODE = "here"

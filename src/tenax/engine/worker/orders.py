@@ -12,9 +12,9 @@ from tenax.application.application import Application
 from tenax.connectors.ledger import StagedFile
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
-from tenax.engine.layout import Layout
 from tenax.model.tasks import Task
 from tenax.operators.lateness import Overdue
+from tenax.planning.levels import Layout
 from tenax.store.checkpoints import StoredSegment
 from tenax.store.records import Json
 

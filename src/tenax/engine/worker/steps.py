@@ -13,7 +13,6 @@ from tenax.application.application import Application, late_output
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.control.copies import Role
 from tenax.control.versions import Version
-from tenax.engine.layout import stays
 from tenax.engine.worker.orders import (
     Bundle,
     Failure,
@@ -37,6 +36,7 @@ from tenax.operators.chunks import decode, encode
 from tenax.operators.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
+from tenax.planning.levels import stays
 from tenax.store.checkpoints import StoredSegment
 
 TRIM_EVERY = 16  # batches between two looks for files that nobody needs

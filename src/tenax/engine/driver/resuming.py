@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.application.application import Application
+from tenax.batching.batches import BatchPlanner
 from tenax.control.versions import Cut
-from tenax.engine.batches import BatchPlanner
+from tenax.engine.driver.ordering import Ordering
+from tenax.engine.driver.publishing import Publisher
 from tenax.engine.observer import Observer
-from tenax.engine.ordering import Ordering
-from tenax.engine.publishing import Publisher
 from tenax.engine.settings import RunSettings
 from tenax.model.graph import TaskGraph
 from tenax.store import cuts, records

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
+from tenax.batching.batches import BatchPlanner
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet
 from tenax.connectors.source import Limits
 from tenax.control.events import BatchesLogged
-from tenax.engine.batches import BatchPlanner
 from tenax.errors import StoreFailed
 from tenax.store.records import Json
 from tenax.store.store import Store

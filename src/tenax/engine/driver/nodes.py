@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.engine.passes import PassRunner
+from tenax.engine.driver.passes import PassRunner
 from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
 

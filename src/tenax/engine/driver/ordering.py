@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenax.application.application import Application
+from tenax.batching.batches import Batch, BatchPlanner
 from tenax.control.copies import Role
 from tenax.control.instructions import Reading, RunPass, Step, Trim
 from tenax.control.versions import NO_PASS, Cut, Version
-from tenax.engine.batches import Batch, BatchPlanner
-from tenax.engine.layout import layout
 from tenax.engine.worker.orders import Failure, Order, ReadOrder, Report, StepOrder
 from tenax.engine.worker.retained import retained_segment
 from tenax.model.graph import TaskGraph
@@ -19,6 +18,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
 from tenax.operators.columns import difference, empty
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.planning.levels import layout
 from tenax.store.checkpoints import StoredSegment
 from tenax.store.records import JsonObject
 

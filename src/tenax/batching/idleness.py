@@ -53,7 +53,7 @@ class Idleness:
     def __init__(self, application: Application, clock: Callable[[], float] = time.monotonic) -> None:
         self._sources = application.sources
         self._counts = {name: application.topology.operator(name).parallelism for name in application.sources}
-        self._near = _meeting(TaskGraph(application.topology))
+        self._near = _grouped(TaskGraph(application.topology))
         self._clock = clock
         self._rows_s: dict[Partition, float] = {}
         self.marks: Marks = dict
@@ -69,9 +69,13 @@ class Idleness:
                 if partition not in quiet or (name, partition) not in self._rows_s:
                     self._rows_s[name, partition] = now_s
             was = before.partitions.get(name, ())
-            found = tuple(one for one in quiet if one in done or one in was or self._is_idle(name, one, now_s))
-            if found and name not in ended:
-                idle[name] = found
+            resting = tuple(
+                partition
+                for partition in quiet
+                if partition in done or partition in was or self._is_idle(name, partition, now_s)
+            )
+            if resting and name not in ended:
+                idle[name] = resting
         return Idle(idle, self._floors(idle, before.floors, ended))
 
     def kept_up(self, before: Idle, lateness_us: Mapping[str, int]) -> Idle:
@@ -100,50 +104,52 @@ class Idleness:
         reached = self._reached(before)
         slowest, furthest = {}, {}
         for name, watermarks in reached.items():
-            active = [one for number, one in enumerate(watermarks) if number not in idle.get(name, ())]
+            active = [watermark for number, watermark in enumerate(watermarks) if number not in idle.get(name, ())]
             furthest[name] = max(watermarks)
             if active and name not in ended:
                 slowest[name] = min(active)
         floors = dict(before)
         for name, partitions in idle.items():
-            near = [slowest[one] for one in self._near[name] if one in slowest]
+            near = [slowest[other] for other in self._near[name] if other in slowest]
             if name in slowest:
                 floor = slowest[name]
             elif near:
                 floor = max(furthest[name], min(near))
             else:
-                floor = max(furthest[one] for one in self._near[name])
+                floor = max(furthest[other] for other in self._near[name])
             known = list(before.get(name, (None,) * self._counts[name]))
-            for one in partitions:
-                if floor > reached[name][one]:
-                    known[one] = floor
-            if any(one is not None for one in known):
+            for partition in partitions:
+                if floor > reached[name][partition]:
+                    known[partition] = floor
+            if any(floor is not None for floor in known):
                 floors[name] = tuple(known)
         return floors
 
     def _reached(self, floors: Floors) -> dict[str, tuple[int, ...]]:
         """The watermark of every partition, as far as it is known."""
         marks = self.marks()
-        found: dict[str, tuple[int, ...]] = {}
+        reached: dict[str, tuple[int, ...]] = {}
         for name, count in self._counts.items():
             lateness_us = self._sources[name].lateness_us
             own = (marks.get((name, number), NO_WATERMARK_US) for number in range(count))
-            watermarks = (NO_WATERMARK_US if one == NO_WATERMARK_US else one - lateness_us for one in own)
-            below = floors.get(name, (None,) * count)
-            found[name] = tuple(
-                max(one, NO_WATERMARK_US if floor is None else floor)
-                for one, floor in zip(watermarks, below, strict=True)
+            watermarks = (
+                NO_WATERMARK_US if highest_us == NO_WATERMARK_US else highest_us - lateness_us for highest_us in own
             )
-        return found
+            below = floors.get(name, (None,) * count)
+            reached[name] = tuple(
+                max(watermark, NO_WATERMARK_US if floor is None else floor)
+                for watermark, floor in zip(watermarks, below, strict=True)
+            )
+        return reached
 
 
-def _meeting(graph: TaskGraph) -> dict[str, frozenset[str]]:
+def _grouped(graph: TaskGraph) -> dict[str, frozenset[str]]:
     """For every source those whose rows meet its own in some operator, directly or by way of others; itself too."""
-    groups = {one.name: frozenset({one.name}) for one in graph.operators if one.is_source}
+    groups = {operator.name: frozenset({operator.name}) for operator in graph.operators if operator.is_source}
     above: dict[str, frozenset[str]] = {}
     for operator in graph.operators:  # producers come before consumers
-        found = frozenset(itertools.chain.from_iterable(above[one.operator] for one in operator.inputs))
-        above[operator.name] = found | ({operator.name} if operator.is_source else frozenset())
+        sources = frozenset(itertools.chain.from_iterable(above[stream.operator] for stream in operator.inputs))
+        above[operator.name] = sources | ({operator.name} if operator.is_source else frozenset())
         together = frozenset[str]().union(*(groups[name] for name in above[operator.name]))
         groups |= dict.fromkeys(together, together)
     return groups

@@ -15,9 +15,9 @@ from engine.worker_cluster import Cluster, application, results
 import tenax as tx
 from tenax.api.streams import Stream
 from tenax.application.application import Application
+from tenax.batching.batches import Batch, BatchPlanner
+from tenax.batching.idleness import NONE_IDLE, Idle, Idleness
 from tenax.connectors.source import Limits, NothingNew, Planned
-from tenax.engine.batches import Batch, BatchPlanner
-from tenax.engine.idleness import NONE_IDLE, Idle, Idleness
 from tenax.engine.worker.orders import LateRows, Report
 from tenax.errors import InvalidRequest, InvalidSource
 from tenax.operators.computation import NO_WATERMARK_US

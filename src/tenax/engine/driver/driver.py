@@ -24,20 +24,20 @@ from tenax.control.records import plain
 from tenax.control.recovery.failures import DeadlinePassed
 from tenax.control.state import Strategy
 from tenax.control.versions import RebuildPoint, Version
-from tenax.engine.answers import failed, one_line, pass_failure
-from tenax.engine.latecomers import Latecomers
+from tenax.engine.driver.answers import failed, one_line, pass_failure
+from tenax.engine.driver.latecomers import Latecomers
+from tenax.engine.driver.nodes import Nodes, Roles
+from tenax.engine.driver.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
+from tenax.engine.driver.proofs import Proofs
+from tenax.engine.driver.resuming import take_over
+from tenax.engine.driver.storage_waits import StorageWaits
+from tenax.engine.driver.uploads import Uploads
 from tenax.engine.masters import check_master
-from tenax.engine.nodes import Nodes, Roles
 from tenax.engine.observer import Observer
-from tenax.engine.passes import BACKGROUND, LIVE, Outcome, PassRunner, Uploaded, group_of
-from tenax.engine.proofs import Proofs
-from tenax.engine.resuming import take_over
 from tenax.engine.scratch import sweep
 from tenax.engine.session import LOG, SCRATCH, SPARK_HOME, NodeInfo, Session
 from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
-from tenax.engine.storage_waits import StorageWaits
-from tenax.engine.uploads import Uploads
 from tenax.engine.worker.orders import NODE, Failure, Order, Places, Report, Shipped, UploadOrder
 from tenax.errors import EpochLost, StartStopped, StoreFailed
 from tenax.model.cluster import Node

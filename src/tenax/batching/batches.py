@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tenax.application.application import Application
+from tenax.batching.idleness import NONE_IDLE, Idle, Idleness, Marks
 from tenax.connectors.files import FileSource
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.watching import FileWatch
 from tenax.control import events
-from tenax.engine.idleness import NONE_IDLE, Idle, Idleness, Marks
 from tenax.errors import InvalidRequest, InvalidSource, UnreadableSource
 from tenax.store import records
 from tenax.store.records import Json
@@ -73,7 +73,7 @@ class BatchPlanner:
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
-        self._batches = {one.number: _from_record(one) for one in store.batches}
+        self._batches = {logged.number: _from_record(logged) for logged in store.batches}
         self._due_s = time.monotonic()
         self._known_s: dict[int, float] = {}
         self._idleness = Idleness(application)
@@ -141,7 +141,9 @@ class BatchPlanner:
             kept[number] = self._renewed(batch) if checkpoint < number <= bound else batch
         if kept:
             last = kept[max(kept)]
-            positions = {name: self._application.sources[name].resumed(one) for name, one in last.positions.items()}
+            positions = {
+                name: self._application.sources[name].resumed(position) for name, position in last.positions.items()
+            }
             kept[last.number] = replace(last, positions=positions)
         if kept != self._batches:
             self._store.replace_batches([LoggedBatch(number, _to_record(batch)) for number, batch in kept.items()])
@@ -150,12 +152,12 @@ class BatchPlanner:
 
     def forget_before(self, number: int) -> None:
         """Let go of batches that nothing will read again."""
-        for one in [known for known in tuple(self._batches) if known < number]:
-            del self._batches[one]  # in place: another thread may add the next batch
+        for older in [known for known in tuple(self._batches) if known < number]:
+            del self._batches[older]  # in place: another thread may add the next batch
 
     def _renewed(self, batch: Batch) -> Batch:
         ranges = {
-            name: tuple(None if one is None else source.renewed(one) for one in batch.ranges[name])
+            name: tuple(None if range_ is None else source.renewed(range_) for range_ in batch.ranges[name])
             for name, source in self._application.sources.items()
         }
         return replace(batch, ranges=ranges)
@@ -176,8 +178,8 @@ class BatchPlanner:
             return NothingNew()
         positions = dict(before.positions) if before is not None else {}
         answers = self._answers(positions, () if before is None else before.done)
-        planned = {name: one for name, one in answers.items() if isinstance(one, Planned)}
-        done = (*(() if before is None else before.done), *(name for name, one in answers.items() if one.ended))
+        planned = {name: answer for name, answer in answers.items() if isinstance(answer, Planned)}
+        done = (*(() if before is None else before.done), *(name for name, answer in answers.items() if answer.ended))
         ended = len(done) == len(self._application.sources)
         if before is None and len(planned) < len(self._application.sources):
             return self._wait_for_first(answers, ended=ended and not planned)
@@ -186,7 +188,7 @@ class BatchPlanner:
         if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
             return NothingNew()
         self._tell_idle(idle)
-        behind = any(one.rows >= self._limits.rows for one in planned.values())
+        behind = any(plan.rows >= self._limits.rows for plan in planned.values())
         self._due_s = time.monotonic() if behind else max(self._due_s + self._interval_s, time.monotonic())
         ranges = {
             name: planned[name].ranges
@@ -194,8 +196,8 @@ class BatchPlanner:
             else (None,) * self._application.topology.operator(name).parallelism
             for name in self._application.sources
         }
-        after = {**positions, **{name: one.position for name, one in planned.items()}}
-        rows = sum(one.rows for one in planned.values())
+        after = {**positions, **{name: plan.position for name, plan in planned.items()}}
+        rows = sum(plan.rows for plan in planned.values())
         lateness_us = {name: source.lateness_us for name, source in self._application.sources.items()}
         return Batch(number, ranges, after, rows, ended, done, idle, lateness_us)
 
@@ -220,7 +222,7 @@ class BatchPlanner:
 
     def _wait_for_first(self, answers: Mapping[str, Planned | NothingNew], *, ended: bool) -> NothingNew:
         """No batch before every source has told its columns; whom that waits for is said, should it take long."""
-        missing = [name for name, one in answers.items() if isinstance(one, NothingNew)]
+        missing = [name for name, answer in answers.items() if isinstance(answer, NothingNew)]
         for name in missing:
             if answers[name].ended and not ended:
                 raise InvalidSource(
@@ -237,7 +239,9 @@ class BatchPlanner:
         if not isinstance(source, FileSource) or source.bounded:
             return
         if name not in self._watches:
-            logged = [one for batch in list(self._batches.values()) for one in batch.ranges[name] if one is not None]
+            logged = [
+                range_ for batch in list(self._batches.values()) for range_ in batch.ranges[name] if range_ is not None
+            ]
             self._watches[name] = FileWatch(source, position, logged)
         for change in self._watches[name].look(answer):
             self._store.record_event({"changed_file": change.to_record(name)})
@@ -247,9 +251,11 @@ class BatchPlanner:
         for name, partitions in idle.partitions.items():
             after_us = self._application.sources[name].idle_after_us
             if after_us is not None:
-                for one in partitions:
+                for partition in partitions:
                     seconds = after_us / MICROSECONDS
-                    self._tell_once(f"{name}[{one}] is idle, without rows for {seconds:g} s: windows go on without it")
+                    self._tell_once(
+                        f"{name}[{partition}] is idle, without rows for {seconds:g} s: windows go on without it"
+                    )
 
     def _tell_ended(self) -> None:
         done = self._batches[self.logged].done if self._batches else ()
@@ -288,7 +294,7 @@ def _to_record(batch: Batch) -> Json:
 
 def _from_record(logged: LoggedBatch) -> Batch:
     data = records.mapping(logged.data)
-    ranges = {name: tuple(records.items(one)) for name, one in records.mapping(data["ranges"]).items()}
+    ranges = {name: tuple(records.items(ranges)) for name, ranges in records.mapping(data["ranges"]).items()}
     return Batch(
         logged.number,
         ranges,
@@ -297,16 +303,19 @@ def _from_record(logged: LoggedBatch) -> Batch:
         bool(data["ended"]),
         tuple(str(name) for name in records.items(data["done"])),
         Idle(_numbers(data["idle"]), _floors(data["floors"])),
-        {name: int(str(one)) for name, one in records.mapping(data["lateness_us"]).items()},
+        {name: int(str(lateness)) for name, lateness in records.mapping(data["lateness_us"]).items()},
     )
 
 
 def _numbers(data: Json) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(int(str(one)) for one in records.items(found)) for name, found in records.mapping(data).items()}
+    return {
+        name: tuple(int(str(number)) for number in records.items(numbers))
+        for name, numbers in records.mapping(data).items()
+    }
 
 
 def _floors(data: Json) -> dict[str, tuple[int | None, ...]]:
     return {
-        name: tuple(None if one is None else int(str(one)) for one in records.items(found))
-        for name, found in records.mapping(data).items()
+        name: tuple(None if floor is None else int(str(floor)) for floor in records.items(floors))
+        for name, floors in records.mapping(data).items()
     }

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tenax.engine.passes import Outcome, Uploaded
+from tenax.engine.driver.passes import Outcome, Uploaded
 from tenax.engine.worker.orders import UploadOrder
 from tenax.errors import ClusterFailed
 

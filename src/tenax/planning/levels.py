@@ -1,4 +1,4 @@
-"""How the steps of a pass lie on nodes and levels, so that a pass is a short chain of stages."""
+"""Levels of a pass: how its steps lie on nodes and in how few Spark stages, each of which costs a shuffle."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def layout(graph: TaskGraph, nodes: Sequence[str], homes: Homes, read: frozenset
     level_of: dict[int, int] = dict.fromkeys(read, 0)
     stepping = {int(graph.operator_of[task]) for task in homes}
     for operator in sorted(stepping):
-        inputs = [one for one in graph.streams[operator] if one.producer in level_of]
+        inputs = [stream for stream in graph.streams[operator] if stream.producer in level_of]
         level_of[operator] = max(
-            (level_of[one.producer] + (0 if stays(graph, one, homes) else 1) for one in inputs), default=0
+            (level_of[stream.producer] + (0 if stays(graph, stream, homes) else 1) for stream in inputs), default=0
         )
     top = max(level_of.values())
     levels = [tuple(o for o in sorted(stepping) if level_of[o] == number) for number in range(top + 1)]

@@ -1,0 +1,1 @@
+"""Which rows of the sources a batch has: planned, logged and never changed; which partitions are idle."""
