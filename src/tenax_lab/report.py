@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from tenax.pictures.figures import Curve
-from tenax_lab.findings import Cell, Claim, Table
+from tenax_lab.findings import Claim, Table
 
 Column: TypeAlias = str | pl.Expr
 """A column by name, or an expression over columns."""
@@ -95,8 +95,8 @@ def curves(
     y: Column,
     *,
     by: Column = "side",
-    labels: Mapping[Cell, str] | None = None,
-    looks: Sequence[Cell] | None = None,
+    labels: Mapping[Any, str] | None = None,
+    looks: Sequence[Any] | None = None,
     middle: str = MIDDLE,
     band: str | None = None,
     dashed: bool = False,
