@@ -13,8 +13,7 @@ from tenax.application.application import Application
 from tenax.batching.batches import Batch, BatchPlanner
 from tenax.chaos.oracle import Verdict, compare, copy_batches, with_results_in
 from tenax.chaos.reference import Judgement, judge_by_input
-from tenax.connectors.ledger import StagedFile
-from tenax.connectors.sink import Committer
+from tenax.connectors.sink import Committer, Staged
 from tenax.connectors.source import Limits
 from tenax.control.versions import PassId
 from tenax.engine.worker.orders import Order, Report
@@ -56,7 +55,8 @@ def judged(application: Application, folder: Path, batch_rows: int) -> tuple[Jud
     run(application, folder / "run", batch_rows)
     copy_batches(folder / "run" / "store", folder / "replay" / "store")
     run(application, folder / "replay", batch_rows)
-    verdict = compare(tuple(application.sinks), folder / "run" / "results", folder / "replay" / "results")
+    ran, replayed = (with_results_in(application, folder / name / "results").sinks for name in ("run", "replay"))
+    verdict = compare(ran, replayed)
     return judge_by_input(application, folder / "run" / "store", folder / "run" / "results"), verdict
 
 
@@ -76,9 +76,9 @@ def _order(cluster: Cluster, batch: Batch) -> Order:
 
 def _commit(committers: Mapping[str, Committer], batch: int, reports: Sequence[Report]) -> None:
     """All partitions of an output together, as the driver does it."""
-    staged: dict[str, list[StagedFile]] = {}
+    staged: dict[str, list[Staged]] = {}
     for report in reports:
-        for one in report.staged:
-            staged.setdefault(one.output, []).append(one.file)
-    for output, files in staged.items():
-        committers[output].commit(batch, sorted(files, key=lambda one: one.partition))
+        for result in report.staged:
+            staged.setdefault(result.output, []).append(result)
+    for output, results in staged.items():
+        committers[output].commit(batch, sorted(results, key=lambda result: result.partition))

@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tenax.chaos.oracle import compare, copy_batches
+from tenax.chaos.oracle import Verdict, compare, copy_batches
 from tenax.connectors.parquet import ParquetSink, visible_name
+from tenax.connectors.sink import stage
 from tenax.errors import DamagedStore
 from tenax.store import journal
 from tenax.store.store import LoggedBatch, Store
@@ -26,15 +27,20 @@ class Folder:
         self.committer = self.sink.committer(OUTPUT, folder, "run", 1)
 
     def commit(self, batch: int, partition: int, value: int) -> None:
-        staged = self.sink.write(OUTPUT, partition, batch, "1.1", pl.DataFrame({"value": [value]}))
+        staged = stage(self.sink, OUTPUT, partition, batch, "1.1", pl.DataFrame({"value": [value]}))
         self.committer.commit(batch, [staged])
 
     def show(self, batch: int, partition: int, value: int) -> None:
-        staged = self.sink.write(OUTPUT, partition, batch, "1.2", pl.DataFrame({"value": [value]}))
+        staged = stage(self.sink, OUTPUT, partition, batch, "1.2", pl.DataFrame({"value": [value]}))
         self.committer.show(batch, [staged], 0.5)
 
     def path(self, batch: int, partition: int) -> Path:
         return self.sink.folder / visible_name(OUTPUT, partition, batch)
+
+
+def compared(folders: tuple[Folder, Folder]) -> Verdict:
+    actual, expected = ({OUTPUT: folder.sink} for folder in folders)
+    return compare(actual, expected)
 
 
 @pytest.fixture
@@ -56,13 +62,13 @@ def test_equal_results_hold_also_those_that_were_tentative_first(
 ) -> None:
     folders[0].show(BATCHES, 1, 5)
     folders[0].commit(BATCHES, 1, 31)
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert verdict.held
     assert (verdict.final, verdict.tentative, verdict.corrected) == (6, 1, 1)
 
 
 def test_a_missing_result_is_lost(folders: tuple[Folder, Folder], tmp_path: Path) -> None:
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert not verdict.held
     assert verdict.lost == ("out batch 3 partition 1",)
     assert (verdict.duplicated, verdict.different, verdict.uncorrected) == ((), (), ())
@@ -70,7 +76,7 @@ def test_a_missing_result_is_lost(folders: tuple[Folder, Folder], tmp_path: Path
 
 def test_a_result_that_stayed_tentative_is_lost_and_uncorrected(folders: tuple[Folder, Folder], tmp_path: Path) -> None:
     folders[0].show(BATCHES, 1, 31)
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert len(verdict.lost) == 1
     assert verdict.uncorrected[0] == "out batch 3 partition 1"
     assert verdict.corrected == 0
@@ -78,7 +84,7 @@ def test_a_result_that_stayed_tentative_is_lost_and_uncorrected(folders: tuple[F
 
 def test_other_rows_are_different(folders: tuple[Folder, Folder], tmp_path: Path) -> None:
     folders[0].commit(BATCHES, 1, 99)
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert verdict.different == ("out batch 3 partition 1",)
 
 
@@ -87,14 +93,14 @@ def test_a_file_changed_after_its_commit_is_different(folders: tuple[Folder, Fol
     path = folders[0].path(1, 0)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     folders[0].path(2, 0).unlink()
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert verdict.different == ("out batch 1 partition 0", "out batch 2 partition 0")
 
 
 def test_a_result_that_nobody_expects_is_different(folders: tuple[Folder, Folder], tmp_path: Path) -> None:
     folders[0].commit(BATCHES, 1, 31)
     folders[0].commit(BATCHES + 1, 0, 41)
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert verdict.different == ("out batch 4 partition 0",)
 
 
@@ -104,7 +110,7 @@ def test_what_is_committed_or_visible_twice_is_duplicated(folders: tuple[Folder,
     again = journal.read(found.sink.log)[0]
     found.committer._journal.append(again)
     (found.sink.folder / "out-b0000000001-p00000-copy.parquet").write_bytes(found.path(1, 0).read_bytes())
-    verdict = compare((OUTPUT,), tmp_path / "found", tmp_path / "expected")
+    verdict = compared(folders)
     assert verdict.duplicated == ("out batch 1 partition 0", "out-b0000000001-p00000-copy.parquet")
 
 

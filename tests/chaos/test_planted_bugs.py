@@ -26,8 +26,8 @@ from tenax.batching.batches import BatchPlanner
 from tenax.connectors.files import FileSource
 from tenax.connectors.formats import Cut, ParquetFormat
 from tenax.connectors.generators import Generator
-from tenax.connectors.ledger import Key, StagedFile
 from tenax.connectors.parquet import ParquetCommitter, visible_name
+from tenax.connectors.sink import Key, Staged
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.engine.worker import sources, steps
 from tenax.operators import windows
@@ -243,7 +243,7 @@ def a_join_forgets_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_batch_is_never_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = ParquetCommitter.commit
 
-    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[StagedFile]) -> None:
+    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[Staged]) -> None:
         if batch != 5:
             real(committer, batch, staged)
 
@@ -262,7 +262,7 @@ def a_committed_file_is_not_made_visible(monkeypatch: pytest.MonkeyPatch) -> Non
 def a_committed_file_is_visible_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     real = ParquetCommitter.commit
 
-    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[StagedFile]) -> None:
+    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[Staged]) -> None:
         real(committer, batch, staged)
         for one in staged:
             path = committer._sink.folder / visible_name(committer.output, one.partition, batch)

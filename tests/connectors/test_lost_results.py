@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tenax.connectors.parquet import ParquetCommitter, ParquetSink, read_committed, visible_name
+from tenax.connectors.sink import stage
 from tenax.errors import ConflictingResults, DamagedStore, StoreFailed
 
 RUN = "run"
@@ -32,7 +33,7 @@ class Output:
 
     def commit(self, *batches: int) -> None:
         for batch in batches:
-            self.committer.commit(batch, [self.sink.write("jams", 0, batch, "1.9", rows(batch))])
+            self.committer.commit(batch, [stage(self.sink, "jams", 0, batch, "1.9", rows(batch))])
 
     def path(self, batch: int) -> Path:
         return self.sink.folder / visible_name("jams", 0, batch)
@@ -46,7 +47,7 @@ def output(tmp_path: Path) -> Output:
 def test_a_folder_that_is_away_for_a_moment_loses_nothing_however_often_a_commit_is_tried(output: Output) -> None:
     output.commit(1)
     away = output.sink.folder.with_name("elsewhere")
-    staged = [output.sink.write("jams", 0, 2, "1.9", rows(2))]
+    staged = [stage(output.sink, "jams", 0, 2, "1.9", rows(2))]
     output.sink.folder.rename(away)
     for _ in range(3):
         with pytest.raises(StoreFailed, match="No such file"):
@@ -62,7 +63,7 @@ def test_a_folder_that_is_away_for_a_moment_loses_nothing_however_often_a_commit
 def test_a_driver_that_ends_while_the_folder_is_away_leaves_all_to_the_next(output: Output) -> None:
     output.commit(1)
     away = output.sink.folder.with_name("elsewhere")
-    staged = [output.sink.write("jams", 0, 2, "1.9", rows(2))]
+    staged = [stage(output.sink, "jams", 0, 2, "1.9", rows(2))]
     output.sink.folder.rename(away)
     with pytest.raises(StoreFailed):
         output.committer.commit(2, staged)
@@ -76,14 +77,14 @@ def test_a_driver_that_ends_while_the_folder_is_away_leaves_all_to_the_next(outp
 def test_a_tentative_result_that_could_not_be_shown_is_shown_when_tried_again(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = [output.sink.write("jams", 0, 1, "1.9", rows(1))]
+    staged = [stage(output.sink, "jams", 0, 1, "1.9", rows(1))]
     output.sink.tentative.write_text("a file is in the way")
     with pytest.raises(StoreFailed):
         output.committer.show(1, staged, 0.5)
     output.sink.tentative.unlink()
     output.committer.show(1, staged, 0.5)
     assert pl.read_parquet(output.sink.tentative).equals(rows(1))
-    output.committer.commit(1, [output.sink.write("jams", 0, 1, "1.10", rows(1, 2))])
+    output.committer.commit(1, [stage(output.sink, "jams", 0, 1, "1.10", rows(1, 2))])
     assert list(output.sink.tentative.iterdir()) == []
 
 
@@ -104,7 +105,7 @@ def test_without_a_commit_log_results_are_set_aside_and_named_and_none_is_delete
 
 def test_taking_over_sets_unexplained_results_aside_and_spares_files_of_others(output: Output) -> None:
     output.commit(1)
-    output.sink.write("jams", 0, 2, "1.9", rows(2))
+    stage(output.sink, "jams", 0, 2, "1.9", rows(2))
     rows(7).write_parquet(output.path(7))
     notes = output.sink.folder / "notes.parquet"
     rows(8).write_parquet(notes)
@@ -135,9 +136,9 @@ def test_a_damaged_result_is_owed_until_it_is_made_again(output: Output, harm: s
     assert path.name in committer.notices[0]
     assert not path.exists()
     with pytest.raises(ConflictingResults, match="found 2 rows of batch 2 after 1"):
-        committer.commit(2, [output.sink.write("jams", 0, 2, "2.1", rows(2, 2))])
+        committer.commit(2, [stage(output.sink, "jams", 0, 2, "2.1", rows(2, 2))])
     with pytest.raises(ConflictingResults, match=r"made again to the byte"):
-        committer.commit(2, [output.sink.write("jams", 0, 2, "2.1", rows(5))])
+        committer.commit(2, [stage(output.sink, "jams", 0, 2, "2.1", rows(5))])
     output.commit(2, 3)
     assert list(committer.owed) == []
     assert committer.last_batch(0) == 3

@@ -13,7 +13,7 @@ from pyarrow import parquet
 import tenax as tx
 from tenax.application.application import Application
 from tenax.connectors.formats import as_frame
-from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.parquet import ParquetSink, StagedFile
 from tenax.connectors.source import Limits, Planned
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.engine.worker.orders import Bundle, Order, Places, Report, StepOrder
@@ -118,7 +118,8 @@ def results(reports: Sequence[Report], folder: Path) -> dict[str, pl.DataFrame]:
     """The rows of all staged files, by output."""
     found: dict[str, list[pl.DataFrame]] = {}
     for staged in itertools.chain.from_iterable(report.staged for report in reports):
-        if staged.file.name:
-            path = next(folder.rglob(staged.file.name))
+        name = StagedFile.of(staged).name
+        if name:
+            path = next(folder.rglob(name))
             found.setdefault(staged.output, []).append(as_frame(parquet.read_table(path)))
     return {name: pl.concat(frames).sort(pl.all()) for name, frames in found.items()}

@@ -14,8 +14,8 @@ from spark.runs import example, ship
 from tenax.application.application import Application
 from tenax.chaos.runs import Trial, run_and_judge
 from tenax.connectors.generators import Generator
-from tenax.connectors.ledger import StagedFile
 from tenax.connectors.parquet import ParquetCommitter
+from tenax.connectors.sink import Staged
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.workloads import TrafficLocations
 from tenax.engine.session import Session
@@ -59,7 +59,7 @@ def the_last_row_of_a_range_is_dropped(application: Application, _: pytest.Monke
 def a_batch_is_never_committed(application: Application, monkeypatch: pytest.MonkeyPatch) -> Application:
     real = ParquetCommitter.commit
 
-    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[StagedFile]) -> None:
+    def commit(committer: ParquetCommitter, batch: int, staged: Sequence[Staged]) -> None:
         if (committer.output, batch) != ("speed", 4):
             real(committer, batch, staged)
 

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from tenax.connectors.parquet import ParquetSink, read_committed
+from tenax.connectors.sink import stage
 from tenax.model.tasks import Task
 from tenax.store import journal
 from tenax.store.checkpoints import Checkpoint, ValidCheckpoint, read_segment, upload_segments
@@ -133,8 +134,8 @@ def run_sink(folder: Path, epoch: int, acknowledged: set[tuple[int, int]]) -> No
         for some in ([0, 1], [2]):  # in two commits, as partitions may finish apart
             if all(committer.is_committed(batch, partition) for partition in some):
                 continue
-            staged = [sink.write("jams", partition, batch, "7", result(batch, partition)) for partition in some]
-            again = [sink.write("jams", partition, batch, "8", result(batch, partition)) for partition in some]
+            staged = [stage(sink, "jams", partition, batch, "7", result(batch, partition)) for partition in some]
+            again = [stage(sink, "jams", partition, batch, "8", result(batch, partition)) for partition in some]
             committer.commit(batch, staged)
             acknowledged |= {(batch, partition) for partition in some}
             committer.commit(batch, again)
@@ -240,6 +241,7 @@ import sys
 from pathlib import Path
 import polars as pl
 from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.sink import stage
 from tenax.store import journal
 from tenax.store.checkpoints import Checkpoint, upload_segments
 from tenax.store.store import Store
@@ -252,7 +254,7 @@ print("ready", flush=True)
 for batch in range(committer.last_batch(0) + 1, 100_000):
     if not store.batches or batch > store.batches[-1].number:
         store.log_batch(batch, {"first": batch})
-    committer.commit(batch, [sink.write("jams", 0, batch, "1", pl.DataFrame({"batch": [batch] * 50}))])
+    committer.commit(batch, [stage(sink, "jams", 0, batch, "1", pl.DataFrame({"batch": [batch] * 50}))])
     print(batch, flush=True)
     if batch % 3 == 0:
         part = upload_segments(folder / "store", Task("a", 0), {f"s{batch}": b"x" * 5000})[0]

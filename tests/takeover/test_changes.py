@@ -13,8 +13,8 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application
 from tenax.connectors.files import files
 from tenax.connectors.generators import Pace
-from tenax.connectors.ledger import StagedFile
 from tenax.connectors.parquet import ParquetSink, parquet
+from tenax.connectors.sink import stage
 from tenax.connectors.workloads import elements
 from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, RestorePoint, Version
 from tenax.errors import DamagedStore, EpochLost, InvalidRequest, UnsuitableStore
@@ -108,7 +108,7 @@ def left(
     for name, sink in one.sinks.items():
         committer = sink.committer(name, store, opened.identity, opened.epoch)
         for batch in range(1, published + 1):
-            committer.commit(batch, [StagedFile(part, batch, "", 0, 0, 0) for part in range(2)])
+            committer.commit(batch, [stage(sink, name, part, batch, "1.1", pl.DataFrame()) for part in range(2)])
         committer.close()
     if checkpoint:
         store_checkpoint(opened, one, BATCH, BATCH, older, rebuilt)

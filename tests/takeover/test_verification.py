@@ -9,6 +9,7 @@ import pytest
 
 from tenax.api.streams import Topology
 from tenax.connectors.parquet import ParquetSink, read_committed, visible_name
+from tenax.connectors.sink import stage
 from tenax.connectors.workloads import elements
 from tenax.control.versions import Cut, PassId, Version
 from tenax.errors import DamagedStore
@@ -46,7 +47,7 @@ class Left:
         for batch in range(1, BATCHES + 1):
             store.log_batch(batch, {"reads": batch})
             rows = pl.DataFrame({"value": [batch]})
-            committer.commit(batch, [self.sink.write("jams", 0, batch, "1.1", rows)])
+            committer.commit(batch, [stage(self.sink, "jams", 0, batch, "1.1", rows)])
             if batch % 4 == 0:
                 self._checkpoint(store, batch)
                 store.trim(batches=trimmed)
@@ -105,7 +106,7 @@ def test_a_result_before_what_is_kept_of_the_batch_log_is_lost_unless_that_is_ac
     store = Store.open(left.store, {})
     committer = left.sink.committer("jams", left.store, store.identity, store.epoch)
     assert list(committer.owed) == [(11, 0)]
-    committer.commit(11, [left.sink.write("jams", 0, 11, "9.1", pl.DataFrame({"value": [11]}))])
+    committer.commit(11, [stage(left.sink, "jams", 0, 11, "9.1", pl.DataFrame({"value": [11]}))])
     assert read_committed(left.sink.folder)["value"].to_list() == [1, 3, *range(5, BATCHES + 1)]
 
 

@@ -6,21 +6,56 @@ from tenax.api.streams import Stream, Topology, Windowed, apply
 from tenax.connectors.delivery import callback, console
 from tenax.connectors.files import files
 from tenax.connectors.generators import Pace
+from tenax.connectors.logged import LoggedCommitter, LoggedSink
 from tenax.connectors.parquet import parquet, read_committed, read_latest
+from tenax.connectors.sink import Committer, Plain, Results, Sink, Staged, Survey
+from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.workloads import elements, incident_reports, page_views, traffic_locations, tweets
+from tenax.errors import (
+    ChangedSource,
+    ConflictingResults,
+    DamagedStore,
+    EpochLost,
+    InvalidSource,
+    SinkFailed,
+    TenaxError,
+    UnreadableSource,
+)
 from tenax.operators.computation import Computation, State, StepInput, StepOutput
 from tenax.operators.custom import Changes, KeyedComputation
+from tenax.store.records import Json
 
 __all__ = [
+    "ChangedSource",
     "Changes",
+    "Committer",
     "Computation",
+    "ConflictingResults",
+    "DamagedStore",
+    "EpochLost",
+    "InvalidSource",
+    "Json",
     "KeyedComputation",
+    "Limits",
+    "LoggedCommitter",
+    "LoggedSink",
+    "NothingNew",
     "Pace",
+    "Plain",
+    "Planned",
+    "Results",
+    "Sink",
+    "SinkFailed",
+    "Source",
+    "Staged",
     "State",
     "StepInput",
     "StepOutput",
     "Stream",
+    "Survey",
+    "TenaxError",
     "Topology",
+    "UnreadableSource",
     "Windowed",
     "apply",
     "callback",

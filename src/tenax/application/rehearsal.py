@@ -12,6 +12,7 @@ from tenax.application.application import Application
 from tenax.application.schemas import Schemas, with_schemas
 from tenax.application.traces import RAISED, cause_of, place_of
 from tenax.connectors.files import FileSource
+from tenax.connectors.lifecycle import opened
 from tenax.connectors.source import Limits, Planned, Source
 from tenax.errors import InvalidSource, TenaxError, UnreadableSource
 from tenax.model.topology import Operator
@@ -92,12 +93,13 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
         if isinstance(source, FileSource) and not resumed:
             _check_there(source)
         partitions = min(operator.parallelism, MAX_PARTITIONS)
-        planned = source.plan(None, partitions, LOOK, int(time.time() * MICROSECONDS))
-        if not isinstance(planned, Planned):
-            if isinstance(source, FileSource) and not resumed and not planned.ended:
-                notes.append(_waits(operator.name, source))
-            return None
-        frames = [source.read(number, logged) for number, logged in enumerate(planned.ranges)]
+        with opened(source) as reading:
+            planned = reading.plan(None, partitions, LOOK, int(time.time() * MICROSECONDS))
+            if not isinstance(planned, Planned):
+                if isinstance(source, FileSource) and not resumed and not planned.ended:
+                    notes.append(_waits(operator.name, source))
+                return None
+            frames = [reading.read(number, logged) for number, logged in enumerate(planned.ranges)]
         check_time(frames[0], source.time)
     except TenaxError as error:
         if resumed:

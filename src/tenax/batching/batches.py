@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tenax.application.application import Application
+from tenax.application.traces import cause_of
 from tenax.batching.idleness import NONE_IDLE, Idle, Idleness, Marks
 from tenax.connectors.files import FileSource
+from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.watching import FileWatch
 from tenax.control import events
@@ -70,6 +72,7 @@ class BatchPlanner:
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._application = application
+        self._sources = Connections(application.sources)
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
@@ -141,31 +144,45 @@ class BatchPlanner:
             kept[number] = self._renewed(batch) if checkpoint < number <= bound else batch
         if kept:
             last = kept[max(kept)]
-            positions = {
-                name: self._application.sources[name].resumed(position) for name, position in last.positions.items()
-            }
+            positions = {name: self._sources[name].resumed(position) for name, position in last.positions.items()}
             kept[last.number] = replace(last, positions=positions)
         if kept != self._batches:
             self._store.replace_batches([LoggedBatch(number, _to_record(batch)) for number, batch in kept.items()])
             self._batches = kept
         return forgotten
 
-    def forget_before(self, number: int) -> None:
-        """Let go of batches that nothing will read again."""
+    def forget_before(self, number: int, *, release: bool = False) -> None:
+        """Let go of batches that nothing will read again; `release` also tells their sources so."""
+        last = self._batches.get(number - 1)
+        if release and last is not None:
+            for name, position in last.positions.items():
+                self._release(name, position)
         for older in [known for known in tuple(self._batches) if known < number]:
             del self._batches[older]  # in place: another thread may add the next batch
 
+    def close(self) -> None:
+        """Let go of what sources have connected in this process."""
+        self._sources.close()
+
+    def _release(self, name: str, position: Json) -> None:
+        try:
+            self._sources[name].released(position)
+        except Exception as error:  # what is kept too long harms nobody
+            self._tell_once(f"source {name!r} was told what is never read again, and raised {cause_of(error)}")
+
     def _renewed(self, batch: Batch) -> Batch:
         ranges = {
-            name: tuple(None if range_ is None else source.renewed(range_) for range_ in batch.ranges[name])
-            for name, source in self._application.sources.items()
+            name: tuple(
+                None if range_ is None else self._sources[name].renewed(range_) for range_ in batch.ranges[name]
+            )
+            for name in self._application.sources
         }
         return replace(batch, ranges=ranges)
 
     def _changed(self, batch: Batch) -> str | None:
-        for name, source in self._application.sources.items():
+        for name in self._application.sources:
             for planned in batch.ranges[name]:
-                what = None if planned is None else source.changed(planned)
+                what = None if planned is None else self._sources[name].changed(planned)
                 if what is not None:
                     return what
         return None
@@ -206,12 +223,12 @@ class BatchPlanner:
         answers: dict[str, Planned | NothingNew] = {}
         # One time for all: rows that come as the clock goes are behind no idle source that counts by the same clock.
         now_us = int(time.time() * MICROSECONDS) if self._drain_us is None else self._drain_us
-        for name, source in self._application.sources.items():
+        for name in self._application.sources:
             if name in done:
                 continue
             partitions = self._application.topology.operator(name).parallelism
             try:
-                answer = source.plan(positions.get(name), partitions, self._limits, now_us)
+                answer = self._sources[name].plan(positions.get(name), partitions, self._limits, now_us)
             except UnreadableSource as error:
                 raise UnreadableSource(f"source {name!r}: {error}") from error
             if isinstance(answer, NothingNew) and self._drain_us is not None:

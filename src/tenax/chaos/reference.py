@@ -22,7 +22,10 @@ from pyarrow import parquet
 
 from tenax.application.application import Application, late_output
 from tenax.chaos.multisets import Difference, close, difference, largest_of
+from tenax.chaos.trial_sinks import with_results_in
 from tenax.chaos.whole_input import NotJudged, WholeInput, whole_input
+from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.sink import Sink
 from tenax.operators.aggregates import MEANS
 from tenax.operators.computation import END_WATERMARK_US, Computation, StepInput
 from tenax.operators.event_time import WINDOW, WINDOW_END, WINDOW_START
@@ -75,32 +78,42 @@ class Judgement:
 def judge_by_input(application: Application, store: Path, results: Path) -> Judgement:
     """Compute every output of a finished run from the whole input, and compare all rows that are visible.
 
-    `results` is the folder of its outputs, one folder each. Of `store` only this is looked at, because only the run
+    `results` is the folder of its outputs, a folder each. Of `store` only this is looked at, because only the run
     decides it: which partition read which file, if late rows depend on that, and which were idle for a while.
     """
     reference = Reference(application, store)
-    found = Judgement()
-    for output in application.sinks:
+    judgement = Judgement()
+    for output, sink in with_results_in(application, results).sinks.items():
         try:
             expected = reference.output(output)
         except NotJudged as reason:
-            found = replace(found, not_judged=(*found.not_judged, f"{output} ({reason})"))
+            judgement = replace(judgement, not_judged=(*judgement.not_judged, f"{output} ({reason})"))
             continue
-        one = compared(results / output, expected)
-        found = replace(
-            found,
-            outputs=found.outputs + 1,
-            rows=found.rows + expected.rows.height,
-            lost=found.lost + one.lost,
-            extra=found.extra + one.extra,
-            different=found.different + one.different,
-            examples=(*found.examples, *(f"{output} {example}" for example in one.examples)),
+        wrong = compared(output, sink, expected)
+        judgement = replace(
+            judgement,
+            outputs=judgement.outputs + 1,
+            rows=judgement.rows + expected.rows.height,
+            lost=judgement.lost + wrong.lost,
+            extra=judgement.extra + wrong.extra,
+            different=judgement.different + wrong.different,
+            examples=(*judgement.examples, *(f"{output} {example}" for example in wrong.examples)),
         )
-    return found
+    return judgement
 
 
-def compared(folder: Path, expected: Whole) -> Difference:
-    """The rows of all files of an output, as any reader of Parquet sees them, against those that are expected."""
+def compared(output: str, sink: Sink, expected: Whole) -> Difference:
+    """The rows of an output, as those see them who look at its sink's place, against those that are expected."""
+    if isinstance(sink, ParquetSink):
+        return _files_compared(sink.folder, expected)
+    results = sink.results(output)
+    assert results is not None, "a sink of a trial can be read back"
+    frames = [rows for _, rows in sorted(results.final.items(), key=lambda item: item[0]) if rows.height]
+    return _rows_compared(frames, expected)
+
+
+def _files_compared(folder: Path, expected: Whole) -> Difference:
+    """The rows of all files, as any reader of Parquet sees them."""
     frames = []
     for path in sorted(folder.glob("*.parquet")):
         try:
@@ -110,12 +123,16 @@ def compared(folder: Path, expected: Whole) -> Difference:
             return Difference(lost=expected.rows.height, examples=(said,))
         assert isinstance(frame, pl.DataFrame)
         frames.append(frame)
+    return _rows_compared(frames, expected)
+
+
+def _rows_compared(frames: Sequence[pl.DataFrame], expected: Whole) -> Difference:
     try:
-        found = pl.concat(frames, how="vertical_relaxed") if frames else pl.DataFrame()
+        rows = pl.concat(frames, how="vertical_relaxed") if frames else pl.DataFrame()
     except pl.exceptions.PolarsError as error:
         said = f"files differ in their columns: {' '.join(str(error).split())}"
         return Difference(lost=expected.rows.height, examples=(said,))
-    return difference(found, expected.rows, expected.keys)
+    return difference(rows, expected.rows, expected.keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from tenax.connectors.files import FileSource
 from tenax.connectors.generators import Generator
+from tenax.connectors.lifecycle import opened
 from tenax.connectors.source import Limits, NothingNew, Source
 
 SUFFIXES = (".parquet", ".csv", ".ndjson", ".jsonl")
@@ -60,7 +61,8 @@ def whole_input(name: str, source: Source, partitions: int, homes: Homes) -> Who
         return _apart(source, rows, places, partitions)
     if isinstance(source, FileSource):
         return _of_files(name, source, partitions, homes)
-    return _of_others(name, source, partitions)
+    with opened(source) as reading:
+        return _of_others(name, reading, partitions)
 
 
 def _of_files(name: str, source: FileSource, partitions: int, homes: Homes) -> WholeInput:

@@ -71,7 +71,8 @@ def chaos_command(
     recovery begins; 2c: when the second checkpoint begins. Nodes stay away until a --return, or until the run cannot
     go on without them. A new driver begins with all nodes.
 
-    Results go to Parquet files below --out, whatever sinks the application has.
+    Results go to the application's own kinds of sinks, at places of their own below --out; where a sink cannot be read
+    back (a function, the console), to Parquet files instead.
 
     Example: tenax chaos examples/apps/traffic.py rows=800000 paced=1 --kill rack1@10s --return 1@20s --kill-driver 30s
 
@@ -79,8 +80,9 @@ def chaos_command(
     """
     from tenax.application.application import check_rebuilt
     from tenax.chaos.process import run_in_processes
-    from tenax.chaos.runs import Trial
+    from tenax.chaos.runs import RESULTS, Trial
     from tenax.chaos.schedule import Kind, check, parse_fault, random_schedule
+    from tenax.chaos.trial_sinks import replaced_outputs
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Heartbeat
@@ -116,6 +118,10 @@ def chaos_command(
     console = Console(stderr=True, highlight=False)
     console.print(Text(f"plan: {planned(application.topology, protection).line}"), soft_wrap=True)
     console.print(Text(f"faults: {' '.join(map(str, schedule)) or 'none'}"), soft_wrap=True)
+    replaced = replaced_outputs(application, out / RESULTS)
+    if replaced:
+        words = "results of these outputs cannot be read back, so they go to Parquet files"
+        console.print(Text(f"{words}: {', '.join(replaced)}"), soft_wrap=True)
     emptied(out)
     with interrupted_by_all():
         found = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))

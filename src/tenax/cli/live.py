@@ -88,7 +88,7 @@ class LiveView(Observer):
                 rows += report.rows_in
             if operator in self._outputs:
                 name = self._outputs[operator]
-                self._written[name] += sum(one.file.rows for one in report.staged if one.output == name)
+                self._written[name] += sum(one.rows for one in report.staged if one.output == name)
         self._rows += rows
         self._lags.passed(last, reports)
         self._holds.passed(reports)

@@ -133,12 +133,14 @@ def verify_command(
     if as_json:
         damaged = [{"what": one.what, "then": one.then} for one in found.found]
         read = {"checkpoints": found.checkpoints, "batches": found.batches, "results": found.results}
-        render.print_json({"whole": not damaged, "read": read, "damaged": damaged})
+        render.print_json({"whole": not damaged, "read": read, "not_read": list(found.not_read), "damaged": damaged})
     else:
         out.print(
             f"read {found.checkpoints:,} checkpoints, {found.batches:,} logged batches, {found.results:,} results "
             f"({found.bytes:,} bytes)"
         )
+        for place in found.not_read:
+            out.print(f"{place}: not read, only the application's own sink can", markup=False, soft_wrap=True)
         for one in found.found:
             out.print(f"[bold red]{'lost' if one.is_lost else 'damaged'}[/bold red] ", end="")
             out.print(f"{one.what}\n        {one.then}", markup=False, soft_wrap=True)

@@ -11,9 +11,10 @@ from typing import TextIO
 
 import polars as pl
 
-from tenax.connectors.ledger import StagedFile
-from tenax.connectors.sink import Committer, Sink
+from tenax.connectors.logged import LoggedCommitter, LoggedSink
+from tenax.connectors.sink import Plain, Staged
 from tenax.errors import InvalidSource
+from tenax.store.records import Json
 
 Deliver = Callable[[int, int, pl.DataFrame], None]
 """Called with (batch, partition, rows)."""
@@ -23,7 +24,7 @@ Preview = Callable[[int, int, pl.DataFrame, float], None]
 MAX_DELIVERED_BYTES = 256 << 20  # of one result; larger ones belong in files, not in the driver's memory
 
 
-class CallbackSink(Sink):
+class CallbackSink(LoggedSink):
     """Results handed to a function in the driver, batch by batch, partition by partition.
 
     - Each result is logged after the function has returned. A driver that dies between the two calls the function for
@@ -46,10 +47,10 @@ class CallbackSink(Sink):
         """The function, by its name."""
         return f"function {getattr(self.function, '__qualname__', self.function)}"
 
-    def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> StagedFile:  # noqa: ARG002
+    def write(self, output: str, partition: int, batch: int, pass_id: str, rows: pl.DataFrame) -> Plain:  # noqa: ARG002
         """Pack the rows, to travel to the driver with the report of the pass."""
         if rows.is_empty():
-            return StagedFile(partition, batch, "", 0, 0, 0)
+            return b""
         buffer = io.BytesIO()
         rows.write_ipc(buffer, compression="zstd")
         payload = buffer.getvalue()
@@ -58,7 +59,7 @@ class CallbackSink(Sink):
                 f"output {output!r}: a result for the driver has at most {MAX_DELIVERED_BYTES:,} bytes, found "
                 f"{len(payload):,}: write it to files, or make batches smaller"
             )
-        return StagedFile(partition, batch, "", rows.height, len(payload), zlib.crc32(payload), payload)
+        return payload
 
     def committer(self, output: str, store: Path, identity: str, epoch: int) -> CallbackCommitter:
         """Take over the output's commit log, which lies in the driver's store."""
@@ -67,30 +68,39 @@ class CallbackSink(Sink):
         return CallbackCommitter(self.function, self.tentative, self.log_of(output, store), output, identity, epoch)
 
 
-class CallbackCommitter(Committer):
+class CallbackCommitter(LoggedCommitter):
     """The driver's side of a function."""
 
     def __init__(
         self, function: Deliver, tentative: Preview | None, log: Path, output: str, identity: str, epoch: int
     ) -> None:
         super().__init__(log, output, identity, epoch)
-        self._found = []
         self._function = function
         self._preview = tentative
 
-    def commit(self, batch: int, staged: Sequence[StagedFile]) -> None:
-        """Deliver and log results one by one, so that a death repeats at most one of them."""
-        for one in self._new(batch, staged):
-            if one.rows:
-                self._function(batch, one.partition, pl.read_ipc(one.payload))
-            self._append(batch, [one])
+    def note(self, staged: Staged) -> Sequence[Json]:
+        """Size and checksum of what was handed over; it has no name."""
+        payload = _payload(staged)
+        return len(payload), zlib.crc32(payload), ""
 
-    def show(self, batch: int, staged: Sequence[StagedFile], quality: float) -> None:
+    def commit(self, batch: int, staged: Sequence[Staged]) -> None:
+        """Deliver and log results one by one, so that a death repeats at most one of them."""
+        for result in self.fresh(batch, staged):
+            if result.rows:
+                self._function(batch, result.partition, pl.read_ipc(_payload(result)))
+            self.append(batch, [result])
+
+    def show(self, batch: int, staged: Sequence[Staged], quality: float) -> None:
         """Log and hand over tentative results one by one."""
-        for one in self._not_final(batch, staged):
-            self._append(batch, [one], quality)
-            if one.rows and self._preview is not None:
-                self._preview(batch, one.partition, pl.read_ipc(one.payload), quality)
+        for result in self.not_final(batch, staged):
+            self.append(batch, [result], quality)
+            if result.rows and self._preview is not None:
+                self._preview(batch, result.partition, pl.read_ipc(_payload(result)), quality)
+
+
+def _payload(staged: Staged) -> bytes:
+    assert isinstance(staged.data, bytes), "rows for a function travel as bytes"
+    return staged.data
 
 
 def callback(function: Deliver, tentative: Preview | None = None) -> CallbackSink:

@@ -5,39 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tenax.connectors.sink import Key
 from tenax.errors import DamagedStore
 from tenax.store import records
-from tenax.store.records import JsonObject
+from tenax.store.records import Json, JsonObject
 
 FINAL = "final"
 TENTATIVE = "tentative"  # never among finals; the log names the kind so that both can be told apart
 LOST = "lost"  # final results that are gone for good, as somebody has accepted
 
-Payload = bytes
-Key = tuple[int, int]
-"""(batch, partition)"""
-
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A result that a task has staged and nobody sees yet.
-
-    - `name` is the staged file, or empty if nothing had to be written.
-    - `payload` carries the rows to the driver (Arrow IPC) if the sink delivers them there.
-    """
+class Committed:
+    """A result as a commit log has it; `note` is what its sink wanted to remember of it."""
 
     partition: int
     batch: int
-    name: str
     rows: int
-    bytes: int
-    crc32: int
-    payload: Payload = b""
+    note: tuple[Json, ...] = ()
 
     @property
     def key(self) -> Key:
         """What it is the result of."""
         return self.batch, self.partition
+
+    def to_data(self) -> Json:
+        """A part of an entry."""
+        return [self.partition, self.rows, *self.note]
 
 
 @dataclass(slots=True)
@@ -49,8 +43,8 @@ class Ledger:
     - `lost` counted once, and are gone for good.
     """
 
-    final: dict[Key, StagedFile] = field(default_factory=dict)
-    tentative: dict[Key, StagedFile] = field(default_factory=dict)
+    final: dict[Key, Committed] = field(default_factory=dict)
+    tentative: dict[Key, Committed] = field(default_factory=dict)
     corrected: set[Key] = field(default_factory=set)
     lost: set[Key] = field(default_factory=set)
     repeated: list[Key] = field(default_factory=list)
@@ -64,7 +58,7 @@ class Ledger:
                 ledger._take(str(entry["kind"]), part)
         return ledger
 
-    def _take(self, kind: str, part: StagedFile) -> None:
+    def _take(self, kind: str, part: Committed) -> None:
         if kind == TENTATIVE:
             if part.key not in self.final:
                 self.tentative[part.key] = part
@@ -79,16 +73,14 @@ class Ledger:
                 self.corrected.add(part.key)
 
 
-def parts_of(entry: JsonObject) -> list[StagedFile]:
+def parts_of(entry: JsonObject) -> list[Committed]:
     """The results that an entry of a commit log makes count."""
     batch = records.integer(entry, "batch")
     parts = []
     for part in records.items(entry["parts"]):
         match list(records.items(part)):
-            case [int() as partition, int() as rows, int() as size, int() as crc32, str() as name]:
-                parts.append(StagedFile(partition, batch, name, rows, size, crc32))
+            case [int() as partition, int() as rows, *note]:
+                parts.append(Committed(partition, batch, rows, tuple(note)))
             case _:
-                raise DamagedStore(
-                    f"a result is [partition, rows, bytes, crc32, name], found {part!r}: was another version at work?"
-                )
+                raise DamagedStore(f"a result is [partition, rows, ...], found {part!r}: was another version at work?")
     return parts

@@ -55,21 +55,55 @@ class NothingNew:
 
 
 class Source(ABC):
-    """Where rows come from.
+    """Where rows come from. Subclass it to read from a place of your own; `tx.testing.check_source` tries it.
 
     - `time` is the column of event times, read as Datetime in microseconds; a row is late if it lies more than
       `lateness_us` behind the highest time before it in its partition. A `bounded` source ends; an `endless` one always
       has more.
     - A partition without rows for `idle_after_us` is idle: windows go on without it. None means that they wait.
     - The driver calls `plan` with the position that the last plan left (none at first). It logs the answer before any
-      task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on.
-    - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever.
-    - `schema` tells its columns before any row is read, so that everything behind it can be checked when a topology is
-      built; `schema_at` those of a run that goes on.
+      task acts on it, so whatever `plan` saw (new files, a clock) is fixed from then on. Positions and ranges are plain
+      data, as JSON knows it; a list comes back as a list.
+    - A task calls `read` with a logged range: the same rows in the same order, whoever reads it and whenever. That is
+      all that recovery builds on.
+    - `schema` tells its columns before any row is read, and before `open`, so that everything behind it can be checked
+      when a topology is built; `schema_at` those of a run that goes on.
     - A driver that starts asks whether what was planned is still as it was: `changed` for ranges that no result
       depends on, which can be planned anew; `renewed` and `resumed` for those that must give the same rows again.
+    - `released` says up to where the run will never ask again: what lies before may be deleted.
+    - Every process that plans or reads calls `open` first and `close` at its end, on a copy of the source that was
+      given to the topology: a connection that `open` makes need not be picklable. A process that is killed closes
+      nothing. All else travels to the nodes, pickled.
     - `parameters` are all that it was made with: a store remembers them, for a logged range means something to the
       same source only. Those in `only_planned` may change from one run to the next, and so may the lateness.
+    - What cannot be read is `tx.UnreadableSource`, and ends the run with its text: the rule, the value, the remedy.
+
+    Example, whole numbers and their squares, one a second:
+
+        import polars as pl
+        import tenax as tx
+
+        class Squares(tx.Source):
+            time, lateness_us, bounded = "ts", 0, True
+
+            def __init__(self, rows: int) -> None:
+                self.rows = rows
+
+            def plan(self, position, partitions, limits, now_us):
+                first = 0 if position is None else position
+                if first >= self.rows:
+                    return tx.NothingNew(ended=True)
+                end = min(self.rows, first + limits.rows)
+                ranges = tuple([first + partition, end, partitions] for partition in range(partitions))
+                return tx.Planned(ranges, position=end, rows=end - first, ended=end == self.rows)
+
+            def read(self, partition, planned):
+                first, end, step = planned
+                number = pl.int_range(first, max(first, end), step, eager=True)
+                return pl.DataFrame({"ts": (number * 1_000_000).cast(pl.Datetime("us")), "square": number**2})
+
+        topology = tx.Topology("squares")
+        topology.source("numbers", Squares(1_000), partitions=2).output("squares", tx.parquet("out/squares"))
     """
 
     time: str
@@ -81,11 +115,17 @@ class Source(ABC):
 
     def parameters(self) -> Mapping[str, object]:
         """What decides, beside its code, which rows it gives, by the names that a user knows; all attributes."""
-        found = dict(attributes(self))
+        known = dict(attributes(self))
         for name in ("lateness", "idle_after"):
-            length_us = found.pop(f"{name}_us", None)
-            found[name] = span(length_us) if isinstance(length_us, int) else None
-        return found
+            length_us = known.pop(f"{name}_us", None)
+            known[name] = span(length_us) if isinstance(length_us, int) else None
+        return known
+
+    def open(self) -> None:  # noqa: B027
+        """Connect to whatever is read; once in a process, before it plans or reads."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what `open` has connected."""
 
     @abstractmethod
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
@@ -117,3 +157,10 @@ class Source(ABC):
     def resumed(self, position: Json) -> Json:
         """A position behind the same rows in what is there now; refuses if there is none; in the driver."""
         return position
+
+    def released(self, position: Json) -> None:  # noqa: B027
+        """No range that was planned before this position is ever read again; in the driver.
+
+        It may be called again with the same position or an older one, by this driver or the next. What it raises is
+        told and does no harm: the next call comes after the next checkpoint.
+        """

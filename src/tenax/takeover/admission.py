@@ -22,7 +22,7 @@ from tenax.store.journal import Journal
 from tenax.store.records import Json, JsonObject
 from tenax.store.store import CHANGES, about
 from tenax.takeover.changes import Changes, Position
-from tenax.takeover.comparisons import Comparison, Touches, behind, compared, is_own, placed
+from tenax.takeover.comparisons import PLACE, Comparison, Touches, behind, compared, is_own, placed
 
 KEEP = "keep"
 OPTION = "--accept-changes"
@@ -143,12 +143,21 @@ class _Judge:
         return journal.read(folder) if folder.exists() else []
 
     def _last(self, output: str, log: str) -> dict[int, int]:
-        """The newest final batch of every partition of an output, in a commit log."""
+        """The newest final batch of every partition of an output, in a commit log, or as its sink can tell."""
+        if log.startswith(PLACE):
+            return self._surveyed(output) if output in self.application.sinks and log == self._log(output) else {}
         found: dict[int, int] = {}
         for record in journal.read(self.folder / log) if (self.folder / log).exists() else ():
             if record["run"] == self.identity and record["output"] == output and record["kind"] == FINAL:
                 found |= {one.partition: max(one.batch, found.get(one.partition, 0)) for one in parts_of(record)}
         return found
+
+    def _surveyed(self, output: str) -> dict[int, int]:
+        survey = self.application.sinks[output].survey(output, self.folder)
+        newest: dict[int, int] = {}
+        for batch, partition in () if survey is None else survey.final:
+            newest[partition] = max(batch, newest.get(partition, 0))
+        return newest
 
     def _moved(self, position: Position) -> tuple[dict[str, list[int]], list[str], list[str]]:
         """Up to where results lie where outputs went before; what is wrong with that, and remedies."""

@@ -10,10 +10,12 @@ from pathlib import Path
 from tenax.application.application import Application
 from tenax.application.descriptions import is_library
 from tenax.application.fingerprints import KEYS, Difference, differences, operator_of, same_versions, shown
+from tenax.connectors.logged import LoggedSink
 from tenax.connectors.sink import Sink
 from tenax.model.topology import Partitioning, Topology
 from tenax.store.records import Json, JsonObject, mapping, text
 
+PLACE = "in "  # before the place of a sink that keeps no commit log: no path begins so
 LATENESS = "lateness"  # how the last part of the paths of such parameters begins
 
 
@@ -66,13 +68,18 @@ class Comparison:
 
 
 def placed(whole: Mapping[str, Json], sinks: Mapping[str, Sink], store: Path) -> dict[str, Json]:
-    """A fingerprint that also says where the commit log of every output lies."""
-    told: dict[str, Json] = {}
+    """A fingerprint that also says where the commit log of every output lies, or its results if it keeps none."""
+    places: dict[str, Json] = {}
     for name, sink in sinks.items():
-        log = sink.log_of(name, store)
-        inside = log.is_relative_to(store)  # a store may be moved with all that is in it
-        told[name] = {**mapping(mapping(whole["sinks"])[name]), "log": f"{log.relative_to(store) if inside else log}"}
-    return {**whole, "sinks": told}
+        places[name] = {**mapping(mapping(whole["sinks"])[name]), "log": _log_of(name, sink, store)}
+    return {**whole, "sinks": places}
+
+
+def _log_of(output: str, sink: Sink, store: Path) -> str:
+    if not isinstance(sink, LoggedSink):
+        return f"{PLACE}{sink.place}"
+    log = sink.log_of(output, store)
+    return str(log.relative_to(store) if log.is_relative_to(store) else log)  # a store may be moved with all in it
 
 
 def compared(application: Application, stored: JsonObject, given: JsonObject) -> Comparison:

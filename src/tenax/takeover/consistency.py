@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.application.application import Application, late_output
-from tenax.connectors.ledger import Key
-from tenax.connectors.sink import Sink, Survey
+from tenax.connectors.sink import Key, Sink, Survey
 from tenax.errors import DamagedStore
 from tenax.store import cuts, journal, records
 from tenax.store.checkpoints import Checkpoint, Manifests
@@ -27,7 +26,8 @@ class Standings:
 
     - `checkpoints` are those whose files are all there, newest first, with the newest batch of each.
     - `logged` are the first and the newest batch of the batch log; (1, 0) if it has none.
-    - `surveys` are by output; `elsewhere` are the newest batches of its partitions in a folder that it had before.
+    - `surveys` are by output, of those sinks that can tell; `elsewhere` are the newest batches of its partitions in a
+      folder that it had before.
     """
 
     checkpoints: tuple[tuple[Checkpoint, int], ...]
@@ -47,18 +47,18 @@ def check_takeover(
     """
     if not (store / "store.json").exists():
         return
-    found = look(store, outputs_of(application), elsewhere)
-    contradiction = contradicts(found)
+    standings = look(store, outputs_of(application), elsewhere)
+    contradiction = contradicts(standings)
     if contradiction is not None:
         raise DamagedStore(f"{store}: {contradiction}")
-    damaged = [why for survey in found.surveys.values() for why in survey.damaged.values()]
+    damaged = [why for survey in standings.surveys.values() for why in survey.damaged.values()]
     if damaged and changed:
         raise DamagedStore(
             f"{_some(damaged)}: lost results are made again by the code that made them, found other code: run that of "
             "the store once, then change it"
         )
-    oldest = oldest_remade(found)
-    gone = [why for survey in found.surveys.values() for key, why in survey.damaged.items() if key[0] < oldest]
+    oldest = oldest_remade(standings)
+    gone = [why for survey in standings.surveys.values() for key, why in survey.damaged.items() if key[0] < oldest]
     if gone:
         raise DamagedStore(
             f"{_some(gone)}: results are as they were committed, and the batch log goes back to "
@@ -95,21 +95,24 @@ def look(
     adds to what is read later.
     """
     whole = Manifests(store).newest_whole(count=MAX_CHECKPOINTS)
-    checkpoints = tuple((one, newest_batch(one)) for one in whole)
-    surveys = {name: sink.survey(name, store, read=read) for name, (sink, _) in outputs.items()}
+    checkpoints = tuple((checkpoint, newest_batch(checkpoint)) for checkpoint in whole)
+    answers = {name: sink.survey(name, store, read=read) for name, (sink, _) in outputs.items()}
+    surveys = {name: survey for name, survey in answers.items() if survey is not None}
     content = journal.read_content(store / "batches")
     logged = content.dropped + 1, content.dropped + len(content.entries)
     before = {name: [*elsewhere.get(name, ()), *[0] * count][:count] for name, (_, count) in outputs.items()}
     return Standings(checkpoints, surveys, before, logged)
 
 
-def contradicts(found: Standings) -> str | None:
+def contradicts(standings: Standings) -> str | None:
     """What does not fit together, in words; None if all does."""
-    stored = max((newest for _, newest in found.checkpoints), default=0)
-    logged = found.logged[1]
-    for output, before in found.elsewhere.items():
-        ledger = found.surveys[output].ledger
-        known = (*ledger.final, *ledger.lost)
+    stored = max((newest for _, newest in standings.checkpoints), default=0)
+    logged = standings.logged[1]
+    for output, before in standings.elsewhere.items():
+        survey = standings.surveys.get(output)
+        if survey is None:
+            continue
+        known = (*survey.final, *survey.lost)
         last = min((max(_last(known, number), least) for number, least in enumerate(before)), default=0)
         highest = max((batch for batch, _ in known), default=0)
         if last < stored:
@@ -122,8 +125,8 @@ def contradicts(found: Standings) -> str | None:
                 f"results are of logged batches, found one of output {output!r} of batch {highest} and the "
                 f"batch log ends at batch {logged}: entries are missing, restore the log from a copy"
             )
-    first = found.logged[0]
-    if first > 1 and not any(one.batch + 1 >= first for one, _ in found.checkpoints):
+    first = standings.logged[0]
+    if first > 1 and not any(checkpoint.batch + 1 >= first for checkpoint, _ in standings.checkpoints):
         return (
             f"a run goes on from a checkpoint or from batch 1, found a batch log from batch {first} on and no whole "
             "checkpoint before it: restore the checkpoints and their segments from a copy"
@@ -136,12 +139,12 @@ def contradicts(found: Standings) -> str | None:
     return None
 
 
-def oldest_remade(found: Standings) -> int:
+def oldest_remade(standings: Standings) -> int:
     """The oldest batch whose results can be made again: from a checkpoint and the batches after it."""
-    first, logged = found.logged
+    first, logged = standings.logged
     if first == 1:
         return 1
-    starts = [newest + 1 for one, newest in found.checkpoints if one.batch + 1 >= first]
+    starts = [newest + 1 for checkpoint, newest in standings.checkpoints if checkpoint.batch + 1 >= first]
     return min(starts, default=logged + 1)
 
 
@@ -151,4 +154,4 @@ def newest_batch(checkpoint: Checkpoint) -> int:
 
 
 def _last(known: Iterable[Key], partition: int) -> int:
-    return max((batch for batch, one in known if one == partition), default=0)
+    return max((batch for batch, number in known if number == partition), default=0)

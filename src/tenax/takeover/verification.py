@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.connectors.delivery import CallbackSink
-from tenax.connectors.ledger import LOST, Key
-from tenax.connectors.parquet import ParquetSink, visible_name
-from tenax.connectors.sink import Sink, commit_entry
+from tenax.connectors.ledger import LOST, Committed, Ledger
+from tenax.connectors.logged import LoggedSink, commit_entry
+from tenax.connectors.parquet import ParquetSink
+from tenax.connectors.sink import Sink
 from tenax.errors import DamagedStore
 from tenax.store import durable, journal, records
 from tenax.store.checkpoints import Manifests
@@ -54,6 +55,7 @@ class Findings:
     batches: int = 0
     results: int = 0
     bytes: int = 0
+    not_read: tuple[str, ...] = ()
     found: list[Finding] = field(default_factory=list)
 
     def add(self, what: str, then: str) -> None:
@@ -63,23 +65,31 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the results of an output are: a folder of Parquet files, or nowhere but in the hands of a function."""
+    """Where the results of an output are, for those who look at a store without the application.
+
+    In a `folder` of Parquet files, or at a `place` of another kind; `logged` says that the store has its commit log.
+    """
 
     partitions: int
     folder: str | None
+    logged: bool = True
+    place: str = ""
 
-    def sink(self) -> Sink:
-        """A sink that reads what is there."""
-        return CallbackSink(None) if self.folder is None else ParquetSink(self.folder)
+    def sink(self) -> LoggedSink | None:
+        """A sink that reads what is there; None if only the application's own can."""
+        if self.folder is not None:
+            return ParquetSink(self.folder)
+        return CallbackSink(None) if self.logged else None
 
 
 def note_outputs(store: Path, outputs: Mapping[str, tuple[Sink, int]]) -> None:
     """Write down where results go, for those who look at the store without the application."""
-    told: dict[str, Json] = {}
+    noted: dict[str, Json] = {}
     for name, (sink, partitions) in outputs.items():
         folder = str(sink.folder) if isinstance(sink, ParquetSink) else None
-        told[name] = {"partitions": partitions, "folder": folder}
-    durable.write_file(store / OUTPUTS, records.encode(told))
+        logged = isinstance(sink, LoggedSink) and sink.log_of(name, store) == CallbackSink(None).log_of(name, store)
+        noted[name] = {"partitions": partitions, "folder": folder, "logged": logged, "place": sink.place}
+    durable.write_file(store / OUTPUTS, records.encode(noted))
 
 
 def noted_outputs(store: Path) -> dict[str, Place]:
@@ -87,12 +97,13 @@ def noted_outputs(store: Path) -> dict[str, Place]:
     path = store / OUTPUTS
     if not durable.exists(path):
         return {}
-    found: dict[str, Place] = {}
-    for name, one in records.decode_object(durable.read_bytes(path), str(path)).items():
-        place = records.mapping(one)
-        folder = place["folder"]
-        found[name] = Place(records.integer(place, "partitions"), None if folder is None else str(folder))
-    return found
+    places: dict[str, Place] = {}
+    for name, noted in records.decode_object(durable.read_bytes(path), str(path)).items():
+        data = records.mapping(noted)
+        folder = None if data["folder"] is None else str(data["folder"])
+        logged, place = bool(data.get("logged", True)), str(data.get("place", ""))  # older stores know nothing else
+        places[name] = Place(records.integer(data, "partitions"), folder, logged, place)
+    return places
 
 
 def verify(
@@ -115,9 +126,11 @@ def verify(
     findings.checkpoints = len(checkpoints)
     usable = [key for key, problems in checkpoints if not problems]
     progress("logs and results")
-    outputs = {name: (place.sink(), place.partitions) for name, place in noted_outputs(store).items()}
+    places = noted_outputs(store)
+    outputs = {name: (sink, place.partitions) for name, place in places.items() if (sink := place.sink()) is not None}
     for name, folder in (folders or {}).items():
-        outputs[name] = (ParquetSink(folder), outputs[name][1] if name in outputs else 1)
+        outputs[name] = (ParquetSink(folder), places[name].partitions if name in places else 1)
+    findings.not_read = tuple(f"output {name!r} in {places[name].place}" for name in places if name not in outputs)
     try:
         found = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)
     except DamagedStore as error:
@@ -139,11 +152,11 @@ def verify(
     return findings
 
 
-def _judge(findings: Findings, found: Standings, output: str, sink: Sink, *, repair: bool) -> None:
+def _judge(findings: Findings, found: Standings, output: str, sink: LoggedSink, *, repair: bool) -> None:
     """What is wrong with the results of an output, and what can be done."""
     survey = found.surveys[output]
-    findings.results += len(survey.ledger.final)
-    findings.bytes += sum(one.bytes for one in survey.ledger.final.values())
+    findings.results += len(survey.final)
+    findings.bytes += survey.bytes
     for path in survey.unexplained:
         findings.add(f"{path}: a file among the results of output {output!r}", STRANGE)
     oldest = oldest_remade(found)
@@ -152,35 +165,24 @@ def _judge(findings: Findings, found: Standings, output: str, sink: Sink, *, rep
             findings.add(wrong, GONE)
             continue
         findings.add(wrong, MADE_AGAIN if repair else CAN_BE_MADE)
-        if repair and isinstance(sink, ParquetSink):
-            _put_aside(sink, output, key)
+        if repair:
+            sink.give_up(output, key)
 
 
-def _put_aside(sink: ParquetSink, output: str, key: Key) -> None:
-    """Take a damaged result out of the folder, so that the next start misses it."""
-    path = sink.folder / visible_name(output, key[1], key[0])
-    if path.exists():
-        folder = sink.set_aside / "verified"
-        durable.make_folder(folder)
-        durable.move(path, folder / path.name)
-        durable.sync_folder(folder)
-        durable.sync_folder(sink.folder)
-
-
-def _accept(store: Path, found: Standings, outputs: Mapping[str, tuple[Sink, int]], identity: str) -> None:
+def _accept(store: Path, found: Standings, outputs: Mapping[str, tuple[LoggedSink, int]], identity: str) -> None:
     """Enter results that cannot be made again as lost."""
     oldest = oldest_remade(found)
     epoch = claim(store)
     for output, (sink, _) in outputs.items():
         survey = found.surveys[output]
-        lost = [survey.ledger.final[key] for key in sorted(survey.damaged) if key[0] < oldest]
-        log, _entries = Journal.open(sink.log_of(output, store), epoch)
+        log, entries = Journal.open(sink.log_of(output, store), epoch)
+        final = Ledger.of(entries).final
+        lost: list[Committed] = [final[key] for key in sorted(survey.damaged) if key[0] < oldest]
         try:
             for part in lost:
                 entry: JsonObject = commit_entry(identity, output, LOST, epoch, part.batch, [part])
                 log.append(entry)
-                if isinstance(sink, ParquetSink):
-                    _put_aside(sink, output, part.key)
+                sink.give_up(output, part.key)
         finally:
             log.close()
     Journal.open(store / "batches", epoch)[0].close()

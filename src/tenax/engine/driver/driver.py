@@ -117,6 +117,7 @@ class Driver:
         finally:
             self.store.close()
             self.publisher.close()
+            self.planner.close()
             _tidy(work, keep_logs=stop is None or stop.outcome is instructions.Outcome.FAILED)
         return stop
 
@@ -301,7 +302,7 @@ class Driver:
             case instructions.Trim():
                 self.ordering.trim(instruction)
                 self.store.trim(batches=not self.settings.keep_batches)
-                self.planner.forget_before(instruction.source_log_before)
+                self.planner.forget_before(instruction.source_log_before, release=not self.settings.keep_batches)
             case instructions.CancelPass():
                 self.runner.cancel(self._group(str(instruction.pass_id)))
             case instructions.CancelCheckpoint():

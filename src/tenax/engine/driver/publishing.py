@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tenax.application.application import Application, late_output
 from tenax.application.traces import cause_of
-from tenax.connectors.ledger import StagedFile
-from tenax.connectors.sink import Committer
+from tenax.connectors.sink import Committer, Staged
 from tenax.control.instructions import Part, Publish
 from tenax.control.versions import PassId
 from tenax.engine.worker.orders import Report
@@ -41,7 +40,7 @@ class Publisher:
         self._committers: dict[str, Committer] = {
             name: sink.committer(name, folder, identity, epoch) for name, sink in application.sinks.items()
         }
-        self._staged: dict[PassId, dict[tuple[Task, int], list[tuple[str, StagedFile]]]] = {}
+        self._staged: dict[PassId, dict[tuple[Task, int], list[Staged]]] = {}
         self._lock = threading.Lock()
         self.published: dict[Task, int] = {}
         for operator in graph.operators:
@@ -52,23 +51,23 @@ class Publisher:
 
     @property
     def notices(self) -> list[str]:
-        """What was found among the results that nobody has committed, or is not as it was."""
-        return [notice for one in self._committers.values() for notice in one.notices]
+        """What lies among the results that nobody has committed, or is not as it was."""
+        return [notice for committer in self._committers.values() for notice in committer.notices]
 
     @property
     def owed(self) -> list[str]:
         """Committed results that are lost and must be made again, in words."""
         return [
             f"output {name!r}, batch {batch}, partition {partition}"
-            for name, one in self._committers.items()
-            for batch, partition in one.owed
+            for name, committer in self._committers.items()
+            for batch, partition in committer.owed
         ]
 
     @property
     def highest(self) -> int:
         """The newest batch of which any result is committed."""
         before = (batch for batches in self._elsewhere.values() for batch in batches)
-        return max((*(one.highest for one in self._committers.values()), *before), default=0)
+        return max((*(committer.highest for committer in self._committers.values()), *before), default=0)
 
     @property
     def final(self) -> int:
@@ -82,34 +81,36 @@ class Publisher:
 
     def keep(self, pass_id: PassId, reports: Iterable[Report]) -> None:
         """Remember what a pass has staged."""
-        staged: dict[tuple[Task, int], list[tuple[str, StagedFile]]] = {}
+        staged: dict[tuple[Task, int], list[Staged]] = {}
         for report in reports:
             task = self._graph.task(report.task)
-            for one in report.staged:
-                staged.setdefault((task, one.file.batch), []).append((one.output, one.file))
+            for result in report.staged:
+                staged.setdefault((task, result.batch), []).append(result)
         if staged:
             with self._lock:
                 self._staged[pass_id] = staged
 
-    def publish(self, told: Publish) -> None:
+    def publish(self, instruction: Publish) -> None:
         """Commit results batch by batch, all partitions of an output together."""
         with self._lock:
-            staged = self._staged.get(told.pass_id, {})
-        for batch in range(min(part.first for part in told.parts), max(part.last for part in told.parts) + 1):
-            for (output, quality), files in _of_batch(told.parts, staged, batch).items():
+            staged = self._staged.get(instruction.pass_id, {})
+        for batch in range(
+            min(part.first for part in instruction.parts), max(part.last for part in instruction.parts) + 1
+        ):
+            for (output, quality), results in _of_batch(instruction.parts, staged, batch).items():
                 with self._naming(output):
-                    if told.tentative:
-                        self._committers[output].show(batch, files, quality)
+                    if instruction.tentative:
+                        self._committers[output].show(batch, results, quality)
                     else:
-                        self._committers[output].commit(batch, files)
-        if not told.tentative:
-            self.published |= {part.task: max(part.last, self.published[part.task]) for part in told.parts}
+                        self._committers[output].commit(batch, results)
+        if not instruction.tentative:
+            self.published |= {part.task: max(part.last, self.published[part.task]) for part in instruction.parts}
         with self._lock:
-            for part in told.parts:
+            for part in instruction.parts:
                 for batch in range(part.first, part.last + 1):
                     staged.pop((part.task, batch), None)
             if not staged:
-                self._staged.pop(told.pass_id, None)
+                self._staged.pop(instruction.pass_id, None)
 
     @contextmanager
     def _naming(self, output: str) -> Iterator[None]:
@@ -126,18 +127,19 @@ class Publisher:
             raise SinkRaised(f"output {output!r}: {self._places[output]} raised {cause_of(error)}") from error
 
     def close(self) -> None:
-        """Let the logs go."""
-        for committer in self._committers.values():
-            committer.close()
+        """Let go of all places: every one is closed, also where another raises."""
+        with ExitStack() as stack:
+            for committer in self._committers.values():
+                stack.callback(committer.close)
 
 
 def _of_batch(
-    parts: Iterable[Part], staged: Mapping[tuple[Task, int], list[tuple[str, StagedFile]]], batch: int
-) -> dict[tuple[str, float], list[StagedFile]]:
-    """The files of a batch, by output and quality."""
-    found: dict[tuple[str, float], list[StagedFile]] = {}
+    parts: Iterable[Part], staged: Mapping[tuple[Task, int], list[Staged]], batch: int
+) -> dict[tuple[str, float], list[Staged]]:
+    """The results of a batch, by output and quality."""
+    results: dict[tuple[str, float], list[Staged]] = {}
     for part in parts:
         if part.first <= batch <= part.last:
-            for output, file in staged[part.task, batch]:
-                found.setdefault((output, part.quality), []).append(file)
-    return found
+            for result in staged[part.task, batch]:
+                results.setdefault((result.output, part.quality), []).append(result)
+    return results

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenax.application.application import Application
-from tenax.connectors.ledger import StagedFile
+from tenax.connectors.sink import Staged
 from tenax.control.copies import Role
 from tenax.control.versions import NO_PASS, PassId, Span, Version
 from tenax.model.tasks import Task
@@ -126,14 +126,6 @@ class Shipped:
 
     application: Application
     places: Places
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A result that waits to be published: of an output, or of the late rows of a source."""
-
-    output: str
-    file: StagedFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import socket
+import traceback
 
 from pyspark import Broadcast, TaskContext
 
@@ -40,10 +41,20 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
         raise WrongNode(f"planned for node {node}, found node {here}")
     if run not in _workers:
         sent: Shipped = pickle.loads(shipped.value)  # written by this run's own driver
-        _workers.clear()
+        close_workers()
         _workers[run] = Worker(sent.application, sent.places, node)
         gc.freeze()  # the stock worker collects everything after every task; what is here will stay
     return _workers[run]
+
+
+def close_workers() -> None:
+    """Let go of all that sources and sinks have connected in this process; what they raise harms nobody any more."""
+    while _workers:
+        _, worker = _workers.popitem()
+        try:
+            worker.close()
+        except Exception:
+            traceback.print_exc()  # into the log of the node
 
 
 def order_here() -> Order:

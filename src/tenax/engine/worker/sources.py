@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Source
 from tenax.operators.computation import END_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.lateness import Overdue, admit
@@ -36,6 +37,11 @@ class SourceComputation(Computation):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._opened = Connections({"source": source})
+
+    def close(self) -> None:
+        """Let go of what the source has connected in this process."""
+        self._opened.close()
 
     def step(self, state: State, given: StepInput) -> StepOutput:
         """Sources read ranges, not frames."""
@@ -49,7 +55,7 @@ class SourceComputation(Computation):
             assert columns is not None, "the first batch of a source has rows"
             rows = columns
         else:
-            rows = self.source.read(partition, logged)
+            rows = self._opened["source"].read(partition, logged)
         admitted = admit(rows, self.source.time, mark, self.source.lateness_us)
         watermark = admitted.watermark_us if floor_us is None else max(admitted.watermark_us, floor_us)
         return Made(

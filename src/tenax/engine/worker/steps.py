@@ -11,6 +11,8 @@ import polars as pl
 
 from tenax.application.application import Application, late_output
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
+from tenax.connectors.lifecycle import Connections
+from tenax.connectors.sink import Staged, stage
 from tenax.control.copies import Role
 from tenax.control.versions import Version
 from tenax.engine.worker.orders import (
@@ -21,7 +23,6 @@ from tenax.engine.worker.orders import (
     Places,
     Report,
     Sent,
-    Staged,
     StepOrder,
     UploadOrder,
 )
@@ -107,7 +108,14 @@ class Worker:
         self.states = States(places, node)
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
+        self.sinks = Connections(application.sinks)
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
+
+    def close(self) -> None:
+        """Let go of what sources and sinks have connected in this process."""
+        for connected in (self.sinks, *self.computations):
+            if isinstance(connected, Connections | SourceComputation):
+                connected.close()
 
     def run(self, order: Order, level: int, node: int, received: Sequence[Bundle]) -> list[Bundle]:
         """One stage of a pass on this node: a bundle for every node."""
@@ -315,11 +323,11 @@ class Worker:
         sink = self.application.sinks.get(output)
         if sink is not None and work.order.role is Role.PRIMARY and batch > work.order.published:
             try:
-                file = sink.write(output, index, batch, str(order.pass_id), rows)
+                staged = stage(self.sinks[output], output, index, batch, str(order.pass_id), rows)
             except (StoreFailed, OSError) as error:
                 where = f"output {output!r} in {sink.place}"
                 raise StepFailed(storage_failure(error, where, self.names[work.order.task], batch)) from error
-            work.staged.append(Staged(output, file))
+            work.staged.append(staged)
 
     def _deliver(self, level: Level, work: Work, chunks: Mapping[Address, bytes]) -> None:
         """Chunks to wherever their consumers step; a replica only feeds its own level, on its own node.
