@@ -30,7 +30,7 @@ SECOND = 1_000_000
 
 def write(path: Path, seconds: Sequence[float]) -> None:
     path.parent.mkdir(exist_ok=True)
-    rows = [START + timedelta(seconds=one) for one in seconds]
+    rows = [START + timedelta(seconds=second) for second in seconds]
     pl.DataFrame({"ts": rows, "n": [1] * len(rows)}).write_parquet(path)
 
 
@@ -92,7 +92,9 @@ def decided(
 
 
 def seconds(idle: Idle) -> dict[str, list[int | None]]:
-    return {name: [None if one is None else one // SECOND for one in floors] for name, floors in idle.floors.items()}
+    return {
+        name: [None if floor is None else floor // SECOND for floor in floors] for name, floors in idle.floors.items()
+    }
 
 
 def test_a_partition_is_idle_after_its_time_and_counts_as_being_where_its_siblings_are(tmp_path: Path) -> None:
@@ -261,7 +263,7 @@ def test_workers_close_windows_by_the_floor_and_count_the_rows_that_come_behind_
     late = {str(names[report.task]): report.late_rows for found in reports for report in found if report.late_rows}
     assert late == {"w[0]": (LateRows(4, 10),)}
     assert [report.late for found in reports for report in found if report.late] == [10, 10]
-    found = pl.concat([results(one, tmp_path)["out"] for one in reports if "out" in results(one, tmp_path)])
+    found = pl.concat([results(report, tmp_path)["out"] for report in reports if "out" in results(report, tmp_path)])
     starts = [int((one - START).total_seconds()) for one in found["window_start"]]
     assert starts == [0, 10, *range(40, 120, 10)]  # [20, 40) had come too late; every window once
     assert found["n"].to_list() == [10] * 10

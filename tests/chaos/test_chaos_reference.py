@@ -29,7 +29,9 @@ def readings(rows: int = ROWS, seed: int = 1) -> pl.DataFrame:
     """Rows whose times go back by up to 2 s, with keys and values that may be missing."""
     draw = np.random.default_rng(seed)
     times = np.sort(draw.integers(0, 30_000_000, rows)) - draw.integers(0, 2_000_000, rows)
-    keys = pl.Series([None if one == 7 else f"key {one}" for one in draw.integers(0, 12, rows)], dtype=pl.String)
+    keys = pl.Series(
+        [None if integer == 7 else f"key {integer}" for integer in draw.integers(0, 12, rows)], dtype=pl.String
+    )
     values = pl.Series([None if one > 2 else one for one in draw.normal(0, 1, rows) ** 3], dtype=pl.Float64)
     frame = pl.DataFrame({"key": keys, "n": draw.integers(0, 3, rows), "value": values})
     return frame.with_columns(at=pl.lit(START) + pl.Series(times).cast(pl.Duration("us")))
@@ -296,7 +298,7 @@ def test_times_of_every_type_are_the_same_instants(tmp_path: Path) -> None:
     instants = [START + timedelta(milliseconds=250 * number) for number in range(8)]
     columns = {
         "parquet": pl.Series(instants).dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin"),
-        "ndjson": pl.Series([one.replace(tzinfo=UTC).astimezone(zone).isoformat() for one in instants]),
+        "ndjson": pl.Series([instant.replace(tzinfo=UTC).astimezone(zone).isoformat() for instant in instants]),
         "csv": pl.Series(instants).cast(pl.Datetime("us")).to_physical(),
     }
     for kind, times in columns.items():

@@ -186,13 +186,13 @@ def test_a_history_has_results_node_bars_and_landmarks() -> None:
     talk, moments = failed_run()
     found = history(talk.outages, moments, "A title", talk.now_s)
     assert set(found.outputs) == {"d", "e"}
-    assert [one.label for one in found.landmarks] == ["1 node killed", "node 6 joins", "all tasks back"]
-    assert [one.strike for one in found.landmarks] == [True, False, False]
+    assert [landmark.label for landmark in found.landmarks] == ["1 node killed", "node 6 joins", "all tasks back"]
+    assert [landmark.strike for landmark in found.landmarks] == [True, False, False]
     rows = {bar.label: bar.row for bar in found.nodes}
     assert rows["node 6"] == rows["node 3"]  # it takes the place of the lost one
     assert len(set(rows.values())) == 5
     assert len(found.outages) == 1
-    assert {"final", "tentative", "corrected"} == {one.kind for one in found.results}
+    assert {"final", "tentative", "corrected"} == {result.kind for result in found.results}
 
 
 def test_a_report_is_one_file_with_its_picture(tmp_path: Path) -> None:

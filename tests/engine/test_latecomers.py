@@ -50,7 +50,7 @@ def report(task: int, rows: int, *late: LateRows) -> Report:
 
 
 def overdue(*seconds: float) -> Overdue:
-    return Overdue.of(np.array([one * SECOND for one in seconds], np.int64))
+    return Overdue.of(np.array([second * SECOND for second in seconds], np.int64))
 
 
 def test_the_share_the_partitions_and_the_lateness_that_would_have_kept_them_are_told(tmp_path: Path) -> None:

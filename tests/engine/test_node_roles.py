@@ -33,7 +33,7 @@ class Executors:
         return tuple(NodeInfo(executor, "host") for executor in self.names)
 
     def identify(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
-        return tuple(self.names[one.executor] for one in nodes)
+        return tuple(self.names[node.executor] for node in nodes)
 
 
 def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ def part(name: str, size: int = 10) -> Part:
 def test_small_segments_of_a_task_share_a_file_and_large_ones_have_their_own(tmp_path: Path) -> None:
     given = [part("1"), part("base", LARGE_BYTES), part("2"), part("other base", LARGE_BYTES), part("3")]
     listed = store_parts(tmp_path, {A: given, B: [part("1")]})
-    assert [one.segment for one in listed[A]] == [one.segment for one in given]
-    assert [read_segment(tmp_path, one) for one in listed[A]] == [one.read() for one in given]
-    first, base, second, other, third = (one.file for one in listed[A])
+    assert [part.segment for part in listed[A]] == [one.segment for one in given]
+    assert [read_segment(tmp_path, part) for part in listed[A]] == [one.read() for one in given]
+    first, base, second, other, third = (part.file for part in listed[A])
     assert first == second == third
     assert len({first, base, other, listed[B][0].file}) == 4
 
@@ -33,6 +33,6 @@ def test_what_is_stored_is_not_read_again_and_keeps_its_place(tmp_path: Path) ->
         raise AssertionError("it is in the store already")
 
     listed = store_parts(tmp_path, {A: [part("new"), Part("kept", before.bytes, before, read)], B: []})
-    assert [one.segment for one in listed[A]] == ["new", "kept"]
+    assert [part.segment for part in listed[A]] == ["new", "kept"]
     assert listed[A][1] == before
     assert listed[B] == ()

@@ -75,7 +75,7 @@ def test_other_columns_stop_the_run_at_their_batch_with_both(
 
 
 def columns(cluster: Cluster, reports: list[Report]) -> dict[int, bytes]:
-    return {int(cluster.graph.operator_of[one.task]): one.columns for one in reports if one.columns}
+    return {int(cluster.graph.operator_of[report.task]): report.columns for report in reports if report.columns}
 
 
 def by_partition(rows: pl.DataFrame) -> pl.DataFrame:
@@ -134,7 +134,7 @@ def test_a_new_driver_goes_on_with_the_columns_of_the_one_before(tmp_path: Path)
     assert first.varying(reports) is None
     known = columns(cluster, reports)
     second.restore(0, {}, {}, {"change": known[2].hex(), "gone": ""})
-    changed = [replace(one, columns=columns_of_floats()) if one.columns else one for one in reports]
+    changed = [replace(report, columns=columns_of_floats()) if report.columns else report for report in reports]
     found = second.varying(changed)
     store.close()
     assert found is not None

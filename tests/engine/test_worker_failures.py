@@ -32,7 +32,7 @@ def same(left: dict[str, pl.DataFrame], right: dict[str, pl.DataFrame]) -> bool:
 def again(cluster: Cluster, order: Order, steps: tuple[StepOrder, ...], readings: tuple[ReadOrder, ...]) -> Order:
     """The batches of an earlier order once more, for these steps."""
     homes = {step.task: (step.node,) for step in steps}
-    read = frozenset(int(cluster.graph.operator_of[one.task]) for one in readings)
+    read = frozenset(int(cluster.graph.operator_of[reading.task]) for reading in readings)
     laid = layout(cluster.graph, cluster.names, homes, read)
     return replace(order, pass_id=PassId(1, 99), layout=laid, steps=steps, readings=readings, retain=frozenset())
 

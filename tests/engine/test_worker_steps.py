@@ -197,7 +197,9 @@ def test_rows_that_no_chunk_can_carry_name_their_producer(tmp_path: Path) -> Non
 
 def test_producers_of_windows_send_and_retain_groups_and_not_rows(tmp_path: Path) -> None:
     cluster = Cluster(application(tmp_path), tmp_path, 1)
-    operator = next(one.producer for one in cluster.graph.streams[cluster.graph.operator_of[window_task(cluster)]])
+    operator = next(
+        stream.producer for stream in cluster.graph.streams[cluster.graph.operator_of[window_task(cluster)]]
+    )
     producers = range(cluster.graph.first[operator], cluster.graph.first[operator + 1])
     order = replace(cluster.order(2, 1), retain=frozenset(producers))
     reports = {report.task: report for report in cluster.run(order)}

@@ -135,7 +135,7 @@ def _killed_in_time(child: Child, watch: _Watch, kills: list[tuple[int, Fault]])
                 f"a run under faults ends within {DEADLINE_S:g} s, found it going on: shorten its input"
             )
         watch.look()
-        due = next(((number, one) for number, one in kills if watch.progress.reached(one.when, watch.now_s)), None)
+        due = next(((number, kill) for number, kill in kills if watch.progress.reached(kill.when, watch.now_s)), None)
         if due is not None and not watch.over:  # then only the judges are at work
             kills.remove(due)
             number, fault = due

@@ -275,16 +275,21 @@ class Recorder(Observer):
                 pass
 
 
-def _batches(told: instructions.RunPass) -> dict[str, Data]:
-    return {"pass": str(told.pass_id), "kind": told.kind.value, "first": told.first, "last": told.last}
-
-
-def _steps(told: instructions.RunPass) -> dict[str, Data]:
+def _batches(instruction: instructions.RunPass) -> dict[str, Data]:
     return {
-        "steps": len(told.steps),
-        "tentative": sum(step.tentative for step in told.steps),
-        "replicas": sum(step.role is Role.REPLICA for step in told.steps),
-        "shadows": sum(step.role is Role.REPLAY for step in told.steps),
+        "pass": str(instruction.pass_id),
+        "kind": instruction.kind.value,
+        "first": instruction.first,
+        "last": instruction.last,
+    }
+
+
+def _steps(instruction: instructions.RunPass) -> dict[str, Data]:
+    return {
+        "steps": len(instruction.steps),
+        "tentative": sum(step.tentative for step in instruction.steps),
+        "replicas": sum(step.role is Role.REPLICA for step in instruction.steps),
+        "shadows": sum(step.role is Role.REPLAY for step in instruction.steps),
     }
 
 
@@ -303,8 +308,8 @@ STRIKING = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults tha
 def finished_through(moments: Iterable[Moment]) -> int:
     """The newest batch that a live pass is through."""
     last = 0
-    for one in moments:
-        match one.what, one.detail:
+    for moment in moments:
+        match moment.what, moment.detail:
             case What.PASS_ENDED, {"kind": "live", "last": int(batch)}:
                 last = max(last, batch)
             case _:
@@ -366,8 +371,8 @@ def names(value: Data) -> tuple[str, ...]:
 def median_batch_s(moments: Iterable[Moment]) -> float | None:
     """The median time of a batch in live passes."""
     spent = []
-    for one in moments:
-        match one.what, one.detail:
+    for moment in moments:
+        match moment.what, moment.detail:
             case What.PASS_ENDED, {"kind": "live", "seconds": float(seconds), "first": int(first), "last": int(last)}:
                 spent.append(seconds / (last - first + 1))
             case _:

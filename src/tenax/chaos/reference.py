@@ -194,7 +194,7 @@ class Reference:
             idle = f"a partition of source {name!r} was idle and came back" if _came_back(self._store, name) else ""
             return Whole(found.on_time, source.time, idle, ordered=found.ordered)
         operator = self._application.topology.operator(name)
-        given = [self.stream(one.operator) for one in operator.inputs]
+        given = [self.stream(stream.operator) for stream in operator.inputs]
         made = self._computed(name, self._application.computations[name], given)
         return replace(made, ordered=made.ordered and operator.parallelism == 1)
 
@@ -226,11 +226,11 @@ def in_time(name: str, given: Whole, time: str) -> Whole:
 def transformed(name: str, computation: Stateless, given: Whole) -> Whole:
     """Filter, select, with_columns, map."""
     found = given
-    for one in computation.transformations:
-        rows = steady(name, found.rows, found.inexact, partial(_applied, one))
-        by_row = isinstance(one, Select | WithColumns)
+    for transformation in computation.transformations:
+        rows = steady(name, found.rows, found.inexact, partial(_applied, transformation))
+        by_row = isinstance(transformation, Select | WithColumns)
         retimed = found.retimed or _put_back(name, found.rows, rows, given.time, by_row=by_row)
-        keys, inexact = _carried(one, found, rows)
+        keys, inexact = _carried(transformation, found, rows)
         found = replace(found, rows=rows, retimed=retimed, keys=keys, inexact=inexact)
     return found
 
@@ -260,8 +260,8 @@ def windowed(name: str, computation: Windows, given: Whole) -> Whole:
     """
     _no_hair(name, "groups", computation.keys, given)
     kind = given.rows.schema[computation.time]
-    ordered = [one for one in computation.aggregates if one.kind in {"first", "last"}]
-    roots = {root for one in computation.expressions for root in one.meta.root_names()}
+    ordered = [aggregate for aggregate in computation.aggregates if aggregate.kind in {"first", "last"}]
+    roots = {root for expression in computation.expressions for root in expression.meta.root_names()}
     back_us = 1 if computation.time == WINDOW_END else 0  # a row of a window stands for its last microsecond
     instant = (pl.col(computation.time).cast(pl.Int64) - back_us).alias(INSTANT)
     needed = [column for column in given.rows.columns if column in {*computation.keys, *roots}]
@@ -284,10 +284,10 @@ def windowed(name: str, computation: Windows, given: Whole) -> Whole:
             raise NotJudged(f"operator {name!r} takes the {one.kind} of rows with one event time, in any order")
     made = steady(name, rows, given.inexact & roots, grouped)
     inexact = {
-        one.name
-        for one in computation.aggregates
-        if made.schema[one.name].is_float()
-        and (one.kind in {"sum", *MEANS} or given.inexact & set(one.value.meta.root_names()))
+        aggregate.name
+        for aggregate in computation.aggregates
+        if made.schema[aggregate.name].is_float()
+        and (aggregate.kind in {"sum", *MEANS} or given.inexact & set(aggregate.value.meta.root_names()))
     }
     result = made.with_columns(
         pl.col(START).cast(kind).alias(WINDOW_START),

@@ -96,7 +96,9 @@ def run_and_judge(application: Application, out: Path, trial: Trial, session: Se
 def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement: Judgement) -> Outcome:
     """What chaos found: a run has held if both judges say so."""
     struck = strikes(moments)
-    last = (one.detail["last"] for one in moments if one.what is What.PUBLISHED and not one.detail["tentative"])
+    last = (
+        moment.detail["last"] for moment in moments if moment.what is What.PUBLISHED and not moment.detail["tentative"]
+    )
     return Outcome(
         held=verdict.held and judgement.held,
         final_equals_failure_free=not (verdict.lost or verdict.duplicated or verdict.different),
@@ -111,7 +113,7 @@ def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement
         all_recovered_s=worst(one.recovered_s for one in struck),
         median_batch_s=median_batch_s(moments),
         batches=max((one for one in last if isinstance(one, int)), default=0),
-        drivers=sum(one.what is What.STARTED for one in moments),
+        drivers=sum(moment.what is What.STARTED for moment in moments),
         schedule=tuple(str(fault) for fault in trial.schedule),
         unreached=unreached(trial.schedule, moments),
         seed=trial.seed,
@@ -123,5 +125,5 @@ def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement
 
 def unreached(schedule: Schedule, moments: Sequence[Moment]) -> tuple[str, ...]:
     """The faults whose time did not come, as written."""
-    made = {one.detail["number"] for one in moments if one.what is What.FAULT}
+    made = {moment.detail["number"] for moment in moments if moment.what is What.FAULT}
     return tuple(str(fault) for number, fault in enumerate(schedule) if number not in made)

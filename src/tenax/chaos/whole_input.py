@@ -99,7 +99,9 @@ def _of_others(name: str, source: Source, partitions: int) -> WholeInput:
         ended = planned.ended
         if isinstance(planned, NothingNew):
             break
-        frames += [(place, source.read(place, one)) for place, one in enumerate(planned.ranges) if one is not None]
+        frames += [
+            (place, source.read(place, range_)) for place, range_ in enumerate(planned.ranges) if range_ is not None
+        ]
         position = planned.position
         if ended:
             break

@@ -194,8 +194,8 @@ def summary(name: str, found: Outcome, out: Path) -> None:
     ]
     console.print(render.facts(f"Chaos of {name}", pairs))
     rows = [
-        [one.fault, duration(one.detection_s), duration(one.first_output_s), duration(one.recovered_s)]
-        for one in found.strikes
+        [strike.fault, duration(strike.detection_s), duration(strike.first_output_s), duration(strike.recovered_s)]
+        for strike in found.strikes
     ]
     if rows:
         console.print(render.table("", ["fault", "noticed after", "next result", "all back"], rows))

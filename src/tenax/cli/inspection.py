@@ -149,7 +149,7 @@ def _rows(graph: TaskGraph) -> list[tuple[str, ...]]:
             (
                 operator.name,
                 str(operator.parallelism),
-                ", ".join(f"{one.operator} ({one.partitioning})" for one in operator.inputs) or "-",
+                ", ".join(f"{stream.operator} ({stream.partitioning})" for stream in operator.inputs) or "-",
                 render.number(float(graph.input_rate[span].sum())),
                 render.number(float(graph.output_rate[span].sum())),
                 ", ".join(kinds) or "-",

@@ -38,9 +38,11 @@ class LiveView(Observer):
     def __init__(self, application: Application, store: Path) -> None:
         self._graph = TaskGraph(application.topology)
         self._name = application.topology.name
-        self._sources = {number for number, one in enumerate(self._graph.operators) if one.is_source}
+        self._sources = {number for number, operator in enumerate(self._graph.operators) if operator.is_source}
         self._outputs = {
-            number: one.name for number, one in enumerate(self._graph.operators) if one.name in application.sinks
+            number: operator.name
+            for number, operator in enumerate(self._graph.operators)
+            if operator.name in application.sinks
         }
         self._store = store
         self._console = Console(stderr=True, highlight=False)
@@ -174,7 +176,7 @@ class LiveView(Observer):
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
         late = [Text(one.text, style="bold red" if one.lost else "") for one in self._latecomers.said()]
-        holds = [Text(one, style="yellow") for one in self._holds.lines()]
+        holds = [Text(line, style="yellow") for line in self._holds.lines()]
         return Group(title, grid, costs, states, *late, *holds)
 
     def _late_facts(self) -> list[tuple[str, str | Text]]:

@@ -77,7 +77,7 @@ class Holds:
         self._graph = TaskGraph(application.topology)
         self._above = sources_above(application.topology)
         self._sources = frozenset(application.sources)
-        self._waiting = [one.name for one in self._graph.operators if application.has_state(one.name)]
+        self._waiting = [operator.name for operator in self._graph.operators if application.has_state(operator.name)]
         self._reached: dict[Task, int] = {}
 
     def passed(self, reports: list[Report]) -> None:
@@ -115,7 +115,7 @@ def sources_above(topology: Topology) -> dict[str, frozenset[str]]:
     """The sources whose rows reach each operator."""
     found: dict[str, frozenset[str]] = {}
     for operator in TaskGraph(topology).operators:  # producers come before consumers
-        above = (found[one.operator] for one in operator.inputs)
+        above = (found[stream.operator] for stream in operator.inputs)
         found[operator.name] = frozenset({operator.name} if operator.is_source else ()).union(*above)
     return found
 

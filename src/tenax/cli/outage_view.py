@@ -109,7 +109,9 @@ class Outages:
     def __init__(self, graph: TaskGraph, outputs: Iterable[str], clock: Callable[[], float]) -> None:
         self.graph = graph
         self.clock = clock
-        self.parallelism = {one.name: one.parallelism for one in graph.operators if one.name in set(outputs)}
+        self.parallelism = {
+            operator.name: operator.parallelism for operator in graph.operators if operator.name in set(outputs)
+        }
         self.nodes: dict[str, NodeLife] = {}
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self.newest: dict[str, Mark] = {}
@@ -126,9 +128,9 @@ class Outages:
         """Learn from an event; what is worth telling, in words."""
         self.coordinator = coordinator
         said: list[str] = []
-        for one in then:
-            if isinstance(one, instructions.Publish):
-                self._publishing[str(one.pass_id), one.tentative] = one
+        for instruction in then:
+            if isinstance(instruction, instructions.Publish):
+                self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
         match event:
             case events.Started():
                 self._join(event.nodes)
@@ -173,28 +175,30 @@ class Outages:
             return []
         racks = sorted({life.rack for life in lives if life.rack})
         where = f" of {' and '.join(racks)}" if racks else ""
-        took_over = sum(isinstance(one, notices.ReplicaPromoted) for one in then)
+        took_over = sum(isinstance(instruction, notices.ReplicaPromoted) for instruction in then)
         after = f"; {took_over} replica{'s take' if took_over != 1 else ' takes'} over" if took_over else ""
         return [f"LOST {' and '.join(life.label for life in lives)}{where}{after}"]
 
     def _follow_outage(self, coordinator: Coordinator, then: Sequence[instructions.Decided]) -> list[str]:
         said = []
-        for one in then:
-            if isinstance(one, notices.RecoveryBegun):
-                moved = [task for task in one.homes if self.graph.operators[self._operator(task)].inputs]
-                on = sorted({self.nodes[name].label for name in one.homes.values() if name in self.nodes})
+        for instruction in then:
+            if isinstance(instruction, notices.RecoveryBegun):
+                moved = [task for task in instruction.homes if self.graph.operators[self._operator(task)].inputs]
+                on = sorted({self.nodes[name].label for name in instruction.homes.values() if name in self.nodes})
                 told = [f"{_count(len(moved), 'lost task')} restart on {', '.join(on)}"] if moved else []
-                told += [f"{_count(len(one.waiting), 'lost task')} wait for a node"] if one.waiting else []
+                told += (
+                    [f"{_count(len(instruction.waiting), 'lost task')} wait for a node"] if instruction.waiting else []
+                )
                 said += ["; ".join(told)] if told else []
-            elif isinstance(one, notices.RolledBack):
-                said.append(f"all tasks go back to checkpoint {one.number}: {one.reason}")
-            elif isinstance(one, notices.TasksMoved):
-                on = sorted({self.nodes[name].label for name in one.homes.values() if name in self.nodes})
-                said.append(f"{_count(len(one.homes), 'task')} moved to {', '.join(on)}, to spread the load")
-            elif isinstance(one, notices.ReplicasMoved):
-                new = ", ".join(str(task) for task in one.after if task not in one.before) or "none"
-                old = ", ".join(str(task) for task in one.before if task not in one.after) or "none"
-                said.append(f"replicas follow the load: {new} in place of {old}; {one.reason}")
+            elif isinstance(instruction, notices.RolledBack):
+                said.append(f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}")
+            elif isinstance(instruction, notices.TasksMoved):
+                on = sorted({self.nodes[name].label for name in instruction.homes.values() if name in self.nodes})
+                said.append(f"{_count(len(instruction.homes), 'task')} moved to {', '.join(on)}, to spread the load")
+            elif isinstance(instruction, notices.ReplicasMoved):
+                new = ", ".join(str(task) for task in instruction.after if task not in instruction.before) or "none"
+                old = ", ".join(str(task) for task in instruction.before if task not in instruction.after) or "none"
+                said.append(f"replicas follow the load: {new} in place of {old}; {instruction.reason}")
         outage = coordinator.state.outage is not None
         if outage and self.outage_s is None:
             self.outage_s = self.clock()
@@ -373,7 +377,7 @@ def _nodes_table(outages: Outages, coordinator: Coordinator) -> Table:
     grid = Table.grid(padding=(0, 2))
     gone = [name for name, life in outages.nodes.items() if life.lost_s is not None]
     hidden = set(gone[:-GONE_SHOWN])
-    for name, life in sorted(outages.nodes.items(), key=lambda one: one[1].rack or ""):
+    for name, life in sorted(outages.nodes.items(), key=lambda node: node[1].rack or ""):
         if name in hidden:
             continue
         tasks, replicas = held.get(name, [0, 0])

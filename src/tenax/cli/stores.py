@@ -45,8 +45,13 @@ def inspect_command(
                 "epochs": epochs,
                 "batches": [batches[0], batches[-1]] if batches else [],
                 "checkpoints": [
-                    {"number": one.number, "batch": one.batch, "epoch": one.epoch, "files": len(one.files)}
-                    for one in checkpoints
+                    {
+                        "number": checkpoint.number,
+                        "batch": checkpoint.batch,
+                        "epoch": checkpoint.epoch,
+                        "files": len(checkpoint.files),
+                    }
+                    for checkpoint in checkpoints
                 ],
                 "changes": [{name: one for name, one in change.items() if name != "topology"} for change in changes],
                 "events": recorded,
@@ -67,15 +72,16 @@ def inspect_command(
     )
     out.print()
     rows = [
-        (f"{one.batch:,}", f"{one.epoch}", f"{len(one.files):,}", f"{_bytes(one):,}") for one in reversed(checkpoints)
+        (f"{checkpoint.batch:,}", f"{checkpoint.epoch}", f"{len(checkpoint.files):,}", f"{_bytes(checkpoint):,}")
+        for checkpoint in reversed(checkpoints)
     ]
     out.print(render.table("Checkpoints", ("after batch", "epoch", "files", "bytes"), rows))
     if changes:
         out.print()
         told = [
-            (f"{integer(one, 'batch'):,}", f"{integer(one, 'epoch')}", escape(str(words)))
-            for one in reversed(changes)
-            for words in items(one["words"])
+            (f"{integer(change, 'batch'):,}", f"{integer(change, 'epoch')}", escape(str(words)))
+            for change in reversed(changes)
+            for words in items(change["words"])
         ]
         out.print(render.table("Changes of code", ("after batch", "epoch", "what"), told))
     for event in recorded:

@@ -31,10 +31,10 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
     folder = str(path.parent)
     sys.path.insert(0, folder)
     module = _executed(path)
-    for one in list(sys.modules.values()):
-        file = getattr(one, "__file__", None)
+    for imported in list(sys.modules.values()):
+        file = getattr(imported, "__file__", None)
         if file is not None and Path(file).resolve().parent == path.parent:
-            cloudpickle.register_pickle_by_value(one)
+            cloudpickle.register_pickle_by_value(imported)
     topology = getattr(module, TOPOLOGY, None)
     build = getattr(module, BUILD, None)
     if callable(build):

@@ -35,9 +35,9 @@ def _refusals(addresses: list[str]) -> list[str]:
     answers: queue.Queue[tuple[str, str]] = queue.Queue()
     for address in addresses:
         # daemons: the look-up of a name cannot be cut short
-        threading.Thread(target=lambda one=address: answers.put((one, _refusal(one))), daemon=True).start()
+        threading.Thread(target=lambda tried=address: answers.put((tried, _refusal(tried))), daemon=True).start()
     deadline = time.monotonic() + ANSWER_S
-    found = dict.fromkeys(addresses, f"no answer within {ANSWER_S:g} s")
+    refusals = dict.fromkeys(addresses, f"no answer within {ANSWER_S:g} s")
     for _ in addresses:
         try:
             address, refusal = answers.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -45,8 +45,8 @@ def _refusals(addresses: list[str]) -> list[str]:
             break
         if not refusal:
             return []
-        found[address] = refusal
-    return [f"{address}: {why}" for address, why in found.items()]
+        refusals[address] = refusal
+    return [f"{address}: {why}" for address, why in refusals.items()]
 
 
 def _refusal(address: str) -> str:

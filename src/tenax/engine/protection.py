@@ -104,7 +104,7 @@ class Protected:
     def strategies(self) -> dict[str, Strategy]:
         """How states are stored, by operator, where it is not as for the others."""
         asked = self.protection
-        found = {name: Strategy(one) for name, one in asked.checkpoints.items()}
+        found = {name: Strategy(checkpoint) for name, checkpoint in asked.checkpoints.items()}
         return found | {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
 
     @property
@@ -186,7 +186,9 @@ def _asked_for(topology: model.Topology, graph: TaskGraph, asked: Protection) ->
     if isinstance(asked.replicas, int):
         if not asked.replicas:
             return ()
-        operators = (replace(one, safe=one.safe or one.name in asked.standby) for one in topology.operators)
+        operators = (
+            replace(operator, safe=operator.safe or operator.name in asked.standby) for operator in topology.operators
+        )
         others = TaskGraph(replace(topology, operators=tuple(operators)))
         return plan_replicas(others, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas
     if asked.replicas == ALL:

@@ -52,9 +52,9 @@ class Scratch:
 
 def end_all() -> None:
     """End every cluster of this process at once; only calls that a handler of a signal may make."""
-    for one in _held[:]:
-        one.end()
-        for path in one.also:
+    for scratch in _held[:]:
+        scratch.end()
+        for path in scratch.also:
             if path.is_symlink():
                 path.unlink()
             else:
@@ -63,10 +63,10 @@ def end_all() -> None:
 
 def sweep(folder: Path | None = None) -> None:
     """End and delete what dead drivers of this user have left, among all scratch folders or in the one given."""
-    for found in [folder] if folder is not None else sorted(_base().glob(f"{_prefix()}*")):
-        if _is_ours(found) and _is_abandoned(found):
+    for candidate in [folder] if folder is not None else sorted(_base().glob(f"{_prefix()}*")):
+        if _is_ours(candidate) and _is_abandoned(candidate):
             with contextlib.suppress(ClusterFailed):  # of another run: it is tried again at the next start
-                _end(found)
+                _end(candidate)
 
 
 def _end(folder: Path) -> None:

@@ -185,9 +185,9 @@ class Session:
     def _wait_for(self, count: int, stop_asked: Callable[[], bool]) -> tuple[NodeInfo, ...]:
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:
-            found = self.live_nodes()
-            if len(found) >= count:
-                return found
+            live = self.live_nodes()
+            if len(live) >= count:
+                return live
             if stop_asked():
                 raise StartStopped("asked to stop while nodes started")
             time.sleep(POLL_S)
@@ -201,12 +201,12 @@ class Session:
         """
         listed = self.context._jsc.sc().statusStore().executorList(True)
         scheduler = self.context._jsc.sc().taskScheduler()
-        found = []
+        live = []
         for position in range(listed.size()):
-            one = listed.apply(position)
-            if one.id() not in {"driver", *self._ended} and scheduler.isExecutorAlive(one.id()):
-                found.append(NodeInfo(str(one.id()), str(one.hostPort()).split(":")[0]))
-        return tuple(sorted(found, key=lambda one: (len(one.executor), one.executor)))
+            executor = listed.apply(position)
+            if executor.id() not in {"driver", *self._ended} and scheduler.isExecutorAlive(executor.id()):
+                live.append(NodeInfo(str(executor.id()), str(executor.hostPort()).split(":")[0]))
+        return tuple(sorted(live, key=lambda executor: (len(executor.executor), executor.executor)))
 
     def limit_nodes(self, count: int) -> None:
         """How many executors the cluster shall keep up: with fewer, lost ones are not replaced; more brings more."""

@@ -48,9 +48,9 @@ def check_shippable(application: Application) -> None:
     cause = _refusal(application)
     if cause is None:
         return
-    parts: dict[str, object] = {f"source {name!r}": one for name, one in application.sources.items()}
-    parts |= {f"operator {name!r}": one for name, one in application.computations.items()}
-    parts |= {f"the sink of output {name!r}": one for name, one in application.sinks.items()}
+    parts: dict[str, object] = {f"source {name!r}": source for name, source in application.sources.items()}
+    parts |= {f"operator {name!r}": computation for name, computation in application.computations.items()}
+    parts |= {f"the sink of output {name!r}": sink for name, sink in application.sinks.items()}
     refusals = ((name, _refusal(part)) for name, part in parts.items())
     name, why = next(((name, why) for name, why in refusals if why is not None), ("the application", cause))
     raise InvalidTopology(

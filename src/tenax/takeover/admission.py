@@ -49,7 +49,7 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
             f"{folder}: a store belongs to one topology, found another: {'; '.join(comparison.reshaped)}: run the "
             "topology that made it, or use another folder"
         )
-    repeated = [str(one) for one in records.items(known[-1]["accepted"])] if known else []
+    repeated = [str(record) for record in records.items(known[-1]["accepted"])] if known else []
     if comparison.is_empty and all(word in repeated for word in accept):
         return Changes(application, given, known)
     accepted = _newly_accepted(application, comparison, accepted, repeated)
@@ -84,11 +84,11 @@ class _Judge:
         position = self._position()
         comparison, topology = self.comparison, self.application.topology
         emptied = [
-            one.name
-            for one in topology.operators
-            if self.accepted.get(one.name) == ""
-            and (self.application.has_state(one.name) or not operator_of(self.stored, one.name)["stateless"])
-            and one.name not in self.application.sources
+            operator.name
+            for operator in topology.operators
+            if self.accepted.get(operator.name) == ""
+            and (self.application.has_state(operator.name) or not operator_of(self.stored, operator.name)["stateless"])
+            and operator.name not in self.application.sources
         ]
         if position.is_beginning:
             emptied = []
@@ -182,7 +182,7 @@ class _Judge:
     def _partitions(self, output: str) -> int:
         """How many partitions an output has; that of late rows as many as its source."""
         topology = self.application.topology
-        known = {one.name: one.parallelism for one in topology.operators}
+        known = {operator.name: operator.parallelism for operator in topology.operators}
         return known[output] if output in known else known[output.removesuffix("-late")]
 
     def _log(self, output: str) -> str:
@@ -200,7 +200,7 @@ class _Judge:
         left = [one for one in (*states, *sources) if one.operator not in self.accepted]
         names = ",".join(one.operator for one in left)
         remedies = []
-        if any(one in left for one in states):
+        if any(state in left for state in states):
             remedies.append(f"start with empty states by {OPTION} {names}")
         elif left:
             remedies.append(f"let them go on from where they are by {OPTION} {names}")
@@ -210,7 +210,9 @@ class _Judge:
         self, position: Position, changing: Sequence[str], emptied: Sequence[str]
     ) -> tuple[list[str], list[str]]:
         """States that would be rebuilt by other code than made them."""
-        left = [one for one in self._states({*changing, *emptied}) if one in position.rebuilt and one not in emptied]
+        left = [
+            state for state in self._states({*changing, *emptied}) if state in position.rebuilt and state not in emptied
+        ]
         if not left:
             return [], []
         names = ", ".join(repr(name) for name in left)
@@ -250,7 +252,7 @@ class _Judge:
         affected = behind(self.application.topology, changing)
         before, left = position.inputs, []
         ahead = inputs_ahead(self.application, before, affected)
-        for name in (one.name for one in self.application.topology.operators):
+        for name in (operator.name for operator in self.application.topology.operators):
             if name in affected and name not in emptied and self._keeps(name) and name in before and name in ahead:
                 for number, (old, new) in enumerate(zip(before[name], ahead[name], strict=True), start=1):
                     if list(old.schema.items()) != list(new.schema.items()):
@@ -263,7 +265,9 @@ class _Judge:
         """Which of these operators, and of those behind them, have states."""
         touched = {*names, *behind(self.application.topology, names)}
         return [
-            one.name for one in self.application.topology.operators if one.name in touched and self._keeps(one.name)
+            operator.name
+            for operator in self.application.topology.operators
+            if operator.name in touched and self._keeps(operator.name)
         ]
 
     def _keeps(self, name: str) -> bool:
@@ -348,7 +352,7 @@ class _Judge:
 
 def _accepted(application: Application, accept: Sequence[str]) -> dict[str, str]:
     """Names and what was said of each, if there are such operators or outputs."""
-    known = list(dict.fromkeys([*(one.name for one in application.topology.operators), *application.sinks]))
+    known = list(dict.fromkeys([*(operator.name for operator in application.topology.operators), *application.sinks]))
     found: dict[str, str] = {}
     for word in accept:
         name, sign, how = (part.strip() for part in word.partition("="))

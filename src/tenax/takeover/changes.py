@@ -213,12 +213,13 @@ def moved_results(known: Iterable[JsonObject]) -> dict[str, Sequence[int]]:
     found: dict[str, Sequence[int]] = {}
     for record in known:
         for name, batches in records.mapping(record["moved"]).items():
-            found[name] = [int(str(one)) for one in records.items(batches)]
+            found[name] = [int(str(record)) for record in records.items(batches)]
     return found
 
 
 def _frames(told: JsonObject) -> dict[str, Frames]:
     """What a checkpoint's notes say of the inputs of operators, as frames without rows."""
     return {
-        name: tuple(decode(bytes.fromhex(str(one)))[0] for one in records.items(found)) for name, found in told.items()
+        name: tuple(decode(bytes.fromhex(str(record)))[0] for record in records.items(found))
+        for name, found in told.items()
     }

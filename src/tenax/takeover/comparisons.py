@@ -105,7 +105,7 @@ def compared(application: Application, stored: JsonObject, given: JsonObject) ->
     before_places, now_places = places
     return Comparison(
         (),
-        {one.name: found[one.name] for one in application.topology.operators if one.name in found},
+        {operator.name: found[operator.name] for operator in application.topology.operators if operator.name in found},
         {name: log for name, log in before_places.items() if now_places.get(name, log) != log},
         tuple(name for name in now_places if name not in before_places),
         tuple(name for name in before_places if name not in now_places),

@@ -138,7 +138,7 @@ def verify(
         return findings
     findings.batches = found.logged[1] - found.logged[0] + 1
     then = PASSED_OVER if usable or found.logged[0] == 1 else STOPS
-    for problem in (one for _, problems in checkpoints for one in problems):
+    for problem in (problem for _, problems in checkpoints for problem in problems):
         findings.add(problem, then)
     contradiction = contradicts(found)
     if contradiction is not None:

@@ -315,40 +315,44 @@ class Driver:
                 pass  # Spark gives what it has by itself
         return None
 
-    def _pass(self, told: instructions.RunPass) -> events.Event:
+    def _pass(self, instruction: instructions.RunPass) -> events.Event:
         started = time.perf_counter()
-        order = self.ordering.order(told, self.publisher.published)
-        with self._bounded(self._group(str(told.pass_id)), order.layout.nodes, told.deadline_s) as deadline:
+        order = self.ordering.order(instruction, self.publisher.published)
+        with self._bounded(
+            self._group(str(instruction.pass_id)), order.layout.nodes, instruction.deadline_s
+        ) as deadline:
             try:
-                outcome = self._run_order(order, live=told.kind is instructions.PassKind.LIVE)
+                outcome = self._run_order(order, live=instruction.kind is instructions.PassKind.LIVE)
             except Exception:
                 if deadline.is_set():
-                    return events.PassFailed(told.pass_id, DeadlinePassed(told.deadline_s))
+                    return events.PassFailed(instruction.pass_id, DeadlinePassed(instruction.deadline_s))
                 raise
         if isinstance(outcome, Failure):
             if outcome.kind == NODE:
                 self.observer.said(f"node {outcome.task} is given up: {outcome.cause}")
                 self.nodes.disown(outcome.task)
-            return events.PassFailed(told.pass_id, pass_failure(outcome, self.application.places))
+            return events.PassFailed(instruction.pass_id, pass_failure(outcome, self.application.places))
         varying = self.ordering.varying(outcome.reports)
         if varying is not None:
-            return events.PassFailed(told.pass_id, pass_failure(varying, self.application.places))
+            return events.PassFailed(instruction.pass_id, pass_failure(varying, self.application.places))
         if self.settings.strict_lateness:
-            late = self.latecomers.refused(told, outcome.reports, self.publisher.final)
+            late = self.latecomers.refused(instruction, outcome.reports, self.publisher.final)
             if late is not None:
-                return events.PassFailed(told.pass_id, late)
-        for message in self.latecomers.add(told, outcome.reports):
+                return events.PassFailed(instruction.pass_id, late)
+        for message in self.latecomers.add(instruction, outcome.reports):
             self.observer.said(message)
-        self.ordering.learn(told, outcome.reports)
-        self.publisher.keep(told.pass_id, outcome.reports)
-        asked = {(step.task, step.node) for step in told.steps}
-        reports = [(self._report(told, order.layout.nodes[one.node], one), one) for one in outcome.reports]
+        self.ordering.learn(instruction, outcome.reports)
+        self.publisher.keep(instruction.pass_id, outcome.reports)
+        asked = {(step.task, step.node) for step in instruction.steps}
+        reports = [
+            (self._report(instruction, order.layout.nodes[report.node], report), report) for report in outcome.reports
+        ]
         reports = [(report, one) for report, one in reports if (report.version.task, report.node) in asked]
-        if told.kind is instructions.PassKind.LIVE:
+        if instruction.kind is instructions.PassKind.LIVE:
             seconds = time.perf_counter() - started
-            self.observer.passed(told.first, told.last, [one for _, one in reports], seconds)
+            self.observer.passed(instruction.first, instruction.last, [report for _, report in reports], seconds)
         at_s = time.monotonic() - self._began_s
-        return events.PassFinished(told.pass_id, tuple(report for report, _ in reports), at_s)
+        return events.PassFinished(instruction.pass_id, tuple(report for report, _ in reports), at_s)
 
     @contextmanager
     def _bounded(self, group: str, names: Iterable[str], deadline_s: float) -> Iterator[threading.Event]:
@@ -362,7 +366,7 @@ class Driver:
             passed.set()
             try:
                 late = self.runner.at_work(group)
-                stuck = tuple(name for name, one in self.nodes.live.items() if name in names and one.executor in late)
+                stuck = tuple(name for name, info in self.nodes.live.items() if name in names and info.executor in late)
                 self._give_up(stuck, f"what it was to do did not end within {deadline_s:g} s")
                 if stuck:
                     self._events.put(events.NodesLost(stuck, overdue=True))
@@ -390,8 +394,8 @@ class Driver:
             self._uploads.alight(passenger, outcome if isinstance(outcome, Outcome) else None)
         return outcome
 
-    def _report(self, told: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
-        version = Version(self.graph.task(report.task), told.last, told.pass_id)
+    def _report(self, instruction: instructions.RunPass, node: str, report: Report) -> events.TaskReport:
+        version = Version(self.graph.task(report.task), instruction.last, instruction.pass_id)
         return events.TaskReport(
             version,
             node,
@@ -403,23 +407,26 @@ class Driver:
             rebuild_from=report.rebuild_from,
         )
 
-    def _publish(self, told: instructions.Publish) -> events.Event:
-        self.publisher.publish(told)
+    def _publish(self, instruction: instructions.Publish) -> events.Event:
+        self.publisher.publish(instruction)
         now, final = time.monotonic(), self.publisher.final
         if final > self._reported:
             known = (self.planner.known_at(one) for one in range(self._reported + 1, final + 1))
             latencies = [now - at_s for at_s in known if at_s is not None]
             self._reported = final
             self.observer.published(final, latencies)
-        return events.Published(told.pass_id, told.tentative)
+        return events.Published(instruction.pass_id, instruction.tentative)
 
-    def _checkpoint(self, told: instructions.StoreCheckpoint) -> events.Event:
-        cut, before = told.cut, self.ordering.newest
+    def _checkpoint(self, instruction: instructions.StoreCheckpoint) -> events.Event:
+        cut, before = instruction.cut, self.ordering.newest
         known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
         outputs = {point.task: cut.outputs_of(number) for number, point in enumerate(cut.points)}
         uploaded = Uploaded({}, 0.0, 0.0)
-        if any(outputs[one.task] or self.application.has_state(one.task.operator) for one in told.versions):
-            order = UploadOrder(told.versions, told.nodes, outputs, known)
+        if any(
+            outputs[version.task] or self.application.has_state(version.task.operator)
+            for version in instruction.versions
+        ):
+            order = UploadOrder(instruction.versions, instruction.nodes, outputs, known)
             uploaded = (None if self._suspends else self._uploads.ride(order)) or self._upload(cut.number, order)
         started, started_cpu, files = time.perf_counter(), time.thread_time(), uploaded.files
         segments = {
@@ -436,12 +443,12 @@ class Driver:
         written = sum(part.bytes for part in new)
         seconds = uploaded.seconds + time.perf_counter() - started
         cpu_s = uploaded.cpu_s + time.thread_time() - started_cpu
-        return events.CheckpointStored(cut.number, told.attempt, written, seconds, held, cpu_s)
+        return events.CheckpointStored(cut.number, instruction.attempt, written, seconds, held, cpu_s)
 
-    def _plan(self, told: instructions.PlanReplicas) -> events.Event:
+    def _plan(self, instruction: instructions.PlanReplicas) -> events.Event:
         assert self.settings.replan is not None, "replicas that are to follow the load have somebody who plans"
-        found = self.settings.replan(told.rows, told.replicas)
-        return events.ReplicasPlanned(told.batch, found.replicas, found.before, found.after)
+        found = self.settings.replan(instruction.rows, instruction.replicas)
+        return events.ReplicasPlanned(instruction.batch, found.replicas, found.before, found.after)
 
     def _upload(self, number: int, order: UploadOrder) -> Uploaded:
         """Store a checkpoint in a job of its own."""

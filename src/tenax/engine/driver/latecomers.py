@@ -39,11 +39,11 @@ class _Source:
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.partitions.values())
+        return sum(partition.rows for partition in self.partitions.values())
 
     @property
     def late(self) -> int:
-        return sum(one.late for one in self.partitions.values())
+        return sum(partition.late for partition in self.partitions.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +73,22 @@ class Latecomers:
         self._told: dict[str, int] = {}
         self._lock = threading.RLock()  # passes report in threads of their own, and another one draws
 
-    def add(self, told: RunPass, reports: Sequence[Report]) -> list[str]:
+    def add(self, instruction: RunPass, reports: Sequence[Report]) -> list[str]:
         """Count what a pass has reported; what a user should know now."""
         with self._lock:
-            return self._added(told, reports)
+            return self._added(instruction, reports)
 
-    def _added(self, told: RunPass, reports: Sequence[Report]) -> list[str]:
-        for task, report in self._counting(told, reports):
+    def _added(self, instruction: RunPass, reports: Sequence[Report]) -> list[str]:
+        for task, report in self._counting(instruction, reports):
             if task.operator in self._sources:
-                self._add_source(told, task, report)
+                self._add_source(instruction, task, report)
             else:
-                self._add_operator(told, task, report)
+                self._add_operator(instruction, task, report)
         said = []
         for name, late in self._totals().items():
             if late and late >= TOLD_AGAIN * self._told.get(name, 0):
                 self._told[name] = late
-                said += [one.text for one in self.said() if one.name == name]
+                said += [notice.text for notice in self.said() if notice.name == name]
         return said
 
     def said(self) -> list[Told]:
@@ -97,26 +97,26 @@ class Latecomers:
             return self._said()
 
     def _said(self) -> list[Told]:
-        found = [self._of_source(name, one) for name, one in self._sources.items() if one.late]
+        notices = [self._of_source(name, source) for name, source in self._sources.items() if source.late]
         for name, count in self._operators.items():
             text = (
                 f"LATE {name}: {_rows(count.late)} dropped, because windows were complete: of a source partition that "
                 "was idle, or by a map that changes times; a longer idle_after waits for such rows"
             )
-            found.append(Told(name, text, f"{name} {_rows(count.late)}", lost=True))
-        return found
+            notices.append(Told(name, text, f"{name} {_rows(count.late)}", lost=True))
+        return notices
 
-    def refused(self, told: RunPass, reports: Sequence[Report], published: int) -> RowsLate | None:
+    def refused(self, instruction: RunPass, reports: Sequence[Report], published: int) -> RowsLate | None:
         """The first batch with late rows whose results are not all published; None if there is none."""
-        found = [
-            (one.batch, task, one)
-            for task, report in self._counting(told, reports)
-            for one in report.late_rows
-            if one.batch > published
+        lates = [
+            (late.batch, task, late)
+            for task, report in self._counting(instruction, reports)
+            for late in report.late_rows
+            if late.batch > published
         ]
-        if not found:
+        if not lates:
             return None
-        batch, task, late = min(found, key=lambda one: (one[0], one[1]))
+        batch, task, late = min(lates, key=lambda late_batch: (late_batch[0], late_batch[1]))
         return RowsLate(task, batch, self._refusal(task, late))
 
     def _refusal(self, task: Task, late: LateRows) -> str:
@@ -133,11 +133,11 @@ class Latecomers:
             f"{_seconds(most_us)} behind: write lateness={readable(most_us)!r}, or leave strict lateness out"
         )
 
-    def _counting(self, told: RunPass, reports: Sequence[Report]) -> Iterator[tuple[Task, Report]]:
+    def _counting(self, instruction: RunPass, reports: Sequence[Report]) -> Iterator[tuple[Task, Report]]:
         """The reports of steps that count, by task."""
         count = {
             step.task
-            for step in told.steps
+            for step in instruction.steps
             if step.role is Role.PRIMARY and not step.tentative and step.rebuilding is None
         }
         for report in reports:
@@ -145,35 +145,35 @@ class Latecomers:
             if task in count and report.role is Role.PRIMARY:
                 yield task, report
 
-    def _add_source(self, told: RunPass, task: Task, report: Report) -> None:
+    def _add_source(self, instruction: RunPass, task: Task, report: Report) -> None:
         source = self._sources[task.operator]
         count = source.partitions.setdefault(task.index, _Count())
-        if told.kind is not PassKind.LIVE or told.first <= count.through:
+        if instruction.kind is not PassKind.LIVE or instruction.first <= count.through:
             return  # a repetition
-        count.through = told.last
+        count.through = instruction.last
         count.rows += report.rows_in
-        for one in report.late_rows:
-            count.late += one.rows
-            source.overdue = source.overdue.and_also(one.overdue)
+        for late in report.late_rows:
+            count.late += late.rows
+            source.overdue = source.overdue.and_also(late.overdue)
 
-    def _add_operator(self, told: RunPass, task: Task, report: Report) -> None:
+    def _add_operator(self, instruction: RunPass, task: Task, report: Report) -> None:
         through = self._through.get(task, 0)
-        new = sum(one.rows for one in report.late_rows if one.batch > through)
-        self._through[task] = max(through, told.last)
+        new = sum(late.rows for late in report.late_rows if late.batch > through)
+        self._through[task] = max(through, instruction.last)
         if new:
             self._operators.setdefault(task.operator, _Count()).late += new
 
     def _totals(self) -> dict[str, int]:
-        found = {name: one.late for name, one in self._sources.items()}
-        return found | {name: one.late for name, one in self._operators.items()}
+        totals = {name: source.late for name, source in self._sources.items()}
+        return totals | {name: operator.late for name, operator in self._operators.items()}
 
     def _of_source(self, name: str, source: _Source) -> Told:
         share = _percent(source.late / max(1, source.rows))
         by_share = sorted(
-            (one for one in source.partitions.items() if one[1].late),
-            key=lambda one: (-one[1].late / max(1, one[1].rows), one[0]),
+            (partition for partition in source.partitions.items() if partition[1].late),
+            key=lambda partition: (-partition[1].late / max(1, partition[1].rows), partition[0]),
         )
-        shown = [f"{name}[{number}] {_percent(one.late / max(1, one.rows))}" for number, one in by_share]
+        shown = [f"{name}[{number}] {_percent(count.late / max(1, count.rows))}" for number, count in by_share]
         where = ", ".join(shown[:SHOWN_PARTITIONS]) + (", ..." if len(shown) > SHOWN_PARTITIONS else "")
         text = f"{share} of its rows came late ({source.late:,} of {source.rows:,}; {where})"
         text += f", up to {_seconds(source.overdue.most_us)}"

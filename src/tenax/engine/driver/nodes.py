@@ -70,20 +70,20 @@ class Nodes:
 
         What kills one often kills others, and passes that are cancelled as soon as they have begun cost a second.
         """
-        gone = found = self._gone()
-        while found:  # ends: there are only so many nodes
+        gone = more = self._gone()
+        while more:  # ends: there are only so many nodes
             time.sleep(TOGETHER_S)
-            found = self._gone()
-            gone += found
+            more = self._gone()
+            gone += more
         for name in gone:
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return gone
 
     def _gone(self) -> tuple[str, ...]:
         """The names of known nodes that are gone since the last look."""
-        alive = {one.executor for one in self._session.live_nodes()}
+        alive = {node.executor for node in self._session.live_nodes()}
         with self._lock:
-            gone = tuple(name for name, one in self._known.items() if one.executor not in alive)
+            gone = tuple(name for name, info in self._known.items() if info.executor not in alive)
             for name in gone:
                 del self._known[name]
                 del self._places[name]
@@ -91,10 +91,10 @@ class Nodes:
 
     def strangers(self) -> tuple[NodeInfo, ...]:
         """Executors that nobody has asked for their name yet."""
-        found = self._session.live_nodes()
+        executors = self._session.live_nodes()
         with self._lock:
-            new = tuple(one for one in found if one.executor not in self._met)
-            self._met.update(one.executor for one in new)
+            new = tuple(info for info in executors if info.executor not in self._met)
+            self._met.update(info.executor for info in new)
         return new
 
     def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
@@ -104,15 +104,15 @@ class Nodes:
         place: then nobody counts, and those that live are asked again at the next look.
         """
         names = self._runner.identify(strangers)
-        alive = {one.executor for one in self._session.live_nodes()}
-        if not alive.issuperset(one.executor for one in strangers) or not self.live.keys().isdisjoint(names):
+        alive = {node.executor for node in self._session.live_nodes()}
+        if not alive.issuperset(stranger.executor for stranger in strangers) or not self.live.keys().isdisjoint(names):
             with self._lock:
-                self._met -= alive - {one.executor for one in self._known.values()}
+                self._met -= alive - {info.executor for info in self._known.values()}
             return ()
         made = []
         with self._lock:
             for name, info in zip(names, strangers, strict=True):
-                place = next(one for one in range(len(self._places) + 1) if one not in self._places.values())
+                place = next(free for free in range(len(self._places) + 1) if free not in self._places.values())
                 self._known[name] = info
                 self._places[name] = place
                 made.append(self._roles.node(name, place))
@@ -139,7 +139,7 @@ class Nodes:
     def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
         """Let executors that did not say their names be strangers again."""
         with self._lock:
-            self._met -= {one.executor for one in strangers}
+            self._met -= {stranger.executor for stranger in strangers}
 
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""

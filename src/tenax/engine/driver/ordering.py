@@ -52,31 +52,34 @@ class Ordering:
         self._retained_before = 0
         self._retained_before_of: Mapping[int, int] = {}
 
-    def order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
+    def order(self, instruction: RunPass, published: Mapping[Task, int]) -> Order:
         """The order of a pass."""
         with self._lock:
-            return self._order(told, published)
+            return self._order(instruction, published)
 
-    def _order(self, told: RunPass, published: Mapping[Task, int]) -> Order:
-        graph, batches = self._graph, [self._planner.batch(one) for one in range(told.first, told.last + 1)]
-        names = tuple(sorted({step.node for step in told.steps} | {reading.node for reading in told.readings}))
+    def _order(self, instruction: RunPass, published: Mapping[Task, int]) -> Order:
+        graph = self._graph
+        batches = [self._planner.batch(number) for number in range(instruction.first, instruction.last + 1)]
+        names = tuple(
+            sorted({step.node for step in instruction.steps} | {reading.node for reading in instruction.readings})
+        )
         place = {name: number for number, name in enumerate(names)}
-        steps = [self._step(step, place, published) for step in told.steps]
+        steps = [self._step(step, place, published) for step in instruction.steps]
         homes: dict[int, tuple[int, ...]] = {}
-        for step in sorted(steps, key=lambda one: one.role is Role.REPLICA):  # whoever sends comes first
+        for step in sorted(steps, key=lambda step: step.role is Role.REPLICA):  # whoever sends comes first
             homes[step.task] = (*homes.get(step.task, ()), step.node)
         steps += self._read_beside(steps, homes)
-        readings = tuple(self._reading(one, place[one.node]) for one in told.readings)
+        readings = tuple(self._reading(reading, place[reading.node]) for reading in instruction.readings)
         ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
-        read = frozenset(int(graph.operator_of[one.task]) for one in readings)
-        needy = any(step.tentative for step in told.steps) or any(
-            one is None for batch in ranges.values() for partitions in batch for one in partitions
+        read = frozenset(int(graph.operator_of[reading.task]) for reading in readings)
+        needy = any(step.tentative for step in instruction.steps) or any(
+            partition is None for batch in ranges.values() for partitions in batch for partition in partitions
         )
         return Order(
             run=self._run,
-            pass_id=told.pass_id,
-            first=told.first,
-            last=told.last,
+            pass_id=instruction.pass_id,
+            first=instruction.first,
+            last=instruction.last,
             layout=layout(graph, names, homes, read),
             steps=tuple(steps),
             readings=readings,
@@ -84,9 +87,9 @@ class Ordering:
             ended_at=next((batch.number for batch in batches if batch.ended), None),
             ends={name: batch.number for batch in reversed(batches) for name in batch.done},
             floors=_floors(self._application, batches),
-            keep=told.keep,
-            retain=frozenset(graph.number(task) for task in told.retain),
-            active_active=frozenset(graph.number(task) for task in told.active_active),
+            keep=instruction.keep,
+            retain=frozenset(graph.number(task) for task in instruction.retain),
+            active_active=frozenset(graph.number(task) for task in instruction.active_active),
             retained_before=self._retained_before,
             retained_before_of=self._retained_before_of,
             describe=len(self._empties) < len(graph.operators),
@@ -94,11 +97,11 @@ class Ordering:
             columns=dict(self._columns),
         )
 
-    def learn(self, told: RunPass, reports: Sequence[Report]) -> None:
+    def learn(self, instruction: RunPass, reports: Sequence[Report]) -> None:
         """Remember what later passes need."""
         with self._lock:
             for report in reports:
-                for batch, mark in enumerate(report.marks, start=told.first):
+                for batch, mark in enumerate(report.marks, start=instruction.first):
                     self._marks[report.task][batch] = mark
                 if report.empties:
                     self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
@@ -108,10 +111,12 @@ class Ordering:
     def varying(self, reports: Sequence[Report]) -> Failure | None:
         """Who has made other columns than another task of its operator, which no worker can see; none by rule."""
         with self._lock:
-            found = dict(self._columns)
-        for report in sorted((one for one in reports if one.columns), key=lambda one: (one.described, one.task)):
+            columns = dict(self._columns)
+        for report in sorted(
+            (report for report in reports if report.columns), key=lambda report: (report.described, report.task)
+        ):
             operator = int(self._graph.operator_of[report.task])
-            known = empty(found.setdefault(operator, report.columns))
+            known = empty(columns.setdefault(operator, report.columns))
             if empty(report.columns).schema != known.schema:
                 task, name = str(self._graph.task(report.task)), self._graph.operators[operator].name
                 cause = difference(known, empty(report.columns))
@@ -121,20 +126,24 @@ class Ordering:
     def newest_marks(self) -> dict[tuple[str, int], int]:
         """The highest event time that every source task is known to have seen."""
         with self._lock:
-            found = {self._graph.task(number): marks[max(marks)] for number, marks in self._marks.items()}
-        return {(task.operator, task.index): mark for task, mark in found.items()}
+            newest = {self._graph.task(number): marks[max(marks)] for number, marks in self._marks.items()}
+        return {(task.operator, task.index): mark for task, mark in newest.items()}
 
-    def trim(self, told: Trim) -> None:
+    def trim(self, instruction: Trim) -> None:
         """Let go of what nothing needs any more."""
         with self._lock:
-            self._retained_before = told.retained_before
-            of_task = told.retained_before_of.items()
+            self._retained_before = instruction.retained_before
+            of_task = instruction.retained_before_of.items()
             self._retained_before_of = {self._graph.number(task): before for task, before in of_task}
-            self._manifests = {one: files for one, files in self._manifests.items() if one >= told.checkpoints_before}
-            self._versions = {one: number for one, number in self._versions.items() if number in self._manifests}
+            self._manifests = {
+                number: files for number, files in self._manifests.items() if number >= instruction.checkpoints_before
+            }
+            self._versions = {
+                version: number for version, number in self._versions.items() if number in self._manifests
+            }
             for marks in self._marks.values():
-                for one in [known for known in marks if known < told.source_log_before - 1]:
-                    del marks[one]
+                for batch in [known for known in marks if known < instruction.source_log_before - 1]:
+                    del marks[batch]
 
     def keep(self, cut: Cut, segments: Mapping[Task, tuple[StoredSegment, ...]]) -> None:
         """Remember where the versions of a checkpoint lie."""
@@ -159,7 +168,7 @@ class Ordering:
                 self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
                 for number, chunks in self._empties.items()
             }
-            columns = {self._graph.operators[number].name: one.hex() for number, one in self._columns.items()}
+            columns = {self._graph.operators[number].name: column.hex() for number, column in self._columns.items()}
         return {"marks": marks, "empties": empties, "columns": columns}
 
     def restore(
@@ -170,8 +179,8 @@ class Ordering:
         columns: Mapping[str, str],
     ) -> None:
         """What an earlier driver noted; the first marks are those after the batch."""
-        for task, found in marks.items():
-            self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(found, start=batch))
+        for task, highest in marks.items():
+            self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(highest, start=batch))
         numbers = {operator.name: number for number, operator in enumerate(self._graph.operators)}
         self._empties = {
             numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
@@ -180,7 +189,7 @@ class Ordering:
 
     def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
         """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""
-        found = []
+        beside = []
         for step in steps:
             if step.task not in self._marks:
                 continue
@@ -193,8 +202,8 @@ class Ordering:
                 for node in homes.get(partner, ()):
                     if node not in homes[step.task]:
                         homes[step.task] = (*homes[step.task], node)
-                        found.append(replace(step, node=node, role=Role.REPLICA))
-        return found
+                        beside.append(replace(step, node=node, role=Role.REPLICA))
+        return beside
 
     def _reading(self, reading: Reading, node: int) -> ReadOrder:
         number = self._graph.number(reading.task)
@@ -225,8 +234,8 @@ class Ordering:
 
 def _floors(application: Application, batches: Sequence[Batch]) -> dict[str, tuple[tuple[int | None, ...], ...]]:
     """What partitions count as having reached in each batch, of sources that have such."""
-    found = {}
+    floors = {}
     for name in {name for batch in batches for name in batch.idle.floors}:
         nothing = (None,) * application.topology.operator(name).parallelism
-        found[name] = tuple(batch.idle.floors.get(name, nothing) for batch in batches)
-    return found
+        floors[name] = tuple(batch.idle.floors.get(name, nothing) for batch in batches)
+    return floors

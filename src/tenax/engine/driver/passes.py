@@ -84,8 +84,10 @@ class PassRunner:
             self._clean(rdd)
         failures = [failure for bundle in last for failure in bundle.failures]
         if failures:
-            return min(failures, key=lambda one: (one.batch, one.task))
-        reports = sorted((report for bundle in last for report in bundle.reports), key=lambda one: (one.task, one.node))
+            return min(failures, key=lambda failure: (failure.batch, failure.task))
+        reports = sorted(
+            (report for bundle in last for report in bundle.reports), key=lambda report: (report.task, report.node)
+        )
         uploaded = {task: files for bundle in last for task, files in bundle.uploaded.items()}
         slowest, cpu_s = max(bundle.upload_s for bundle in last), sum(bundle.upload_cpu_s for bundle in last)
         cause = next((bundle.not_uploaded for bundle in last if bundle.not_uploaded), "")
@@ -103,13 +105,13 @@ class PassRunner:
     def at_work(self, group: str) -> frozenset[str]:
         """The executors that have not yet done their part of the stage that a job is in."""
         spark = self.context._jsc.sc()
-        found: set[str] = set()
+        executors: set[str] = set()
         for job in self.context.statusTracker().getJobIdsForGroup(group):
             for stage in spark.statusTracker().getJobInfo(job).get().stageIds():
                 tasks = spark.statusStore().taskList(stage, 0, MAX_TASKS)
                 listed = (tasks.apply(position) for position in range(tasks.size()))
-                found.update(str(one.executorId()) for one in listed if one.status() == RUNNING)
-        return frozenset(found)
+                executors.update(str(task_info.executorId()) for task_info in listed if task_info.status() == RUNNING)
+        return frozenset(executors)
 
     def ask(self, node: NodeInfo) -> ProofAsked:
         """Ask a node for a proof that its workers work, without waiting for it."""
@@ -124,7 +126,7 @@ class PassRunner:
 
         Asks as many workers of each node as can work at once, so that later none has to start up first.
         """
-        self._meeting = group = f"meeting {next(MEETINGS)} of {' '.join(one.executor for one in nodes)}"
+        self._meeting = group = f"meeting {next(MEETINGS)} of {' '.join(node.executor for node in nodes)}"
         self._begin(group, "new nodes", BACKGROUND)
         asked = self._anchors(nodes * NODE_SLOTS, 1).mapPartitions(Registration(self.shipped))
         overdue = threading.Timer(MEETING_DEADLINE_S, self.cancel, [group])  # a node may die before it answers
@@ -144,9 +146,9 @@ class PassRunner:
         self._begin(group, "checkpoint", BACKGROUND)
         started = time.perf_counter()
         job = UploadJob(self.shipped, run, tuple(nodes), order)
-        found = self._anchors(tuple(nodes.values()), 1).mapPartitionsWithIndex(job).collect()
-        files = {task: files for one, _ in found for task, files in one.items()}
-        return Uploaded(files, time.perf_counter() - started, sum(cpu_s for _, cpu_s in found))
+        answers = self._anchors(tuple(nodes.values()), 1).mapPartitionsWithIndex(job).collect()
+        files = {task: files for stored, _ in answers for task, files in stored.items()}
+        return Uploaded(files, time.perf_counter() - started, sum(cpu_s for _, cpu_s in answers))
 
     def _begin(self, group: str, what: str, lane: str) -> None:
         """What this thread runs from here on can be cancelled by its group, and takes turns with other lanes."""

@@ -75,28 +75,28 @@ class Proofs:
         """The names of those of these nodes that owe a proof for too long; asks where it is time to."""
         now_s = self._clock()
         overdue = self._overdue(now_s)
-        for name in [one for one in self._doubts if one not in overdue or one not in nodes]:
+        for name in [doubt for doubt in self._doubts if doubt not in overdue or doubt not in nodes]:
             _cancel(self._doubts.pop(name).question)
-        found = []
+        hung = []
         for name, began_s in overdue.items():
             if name not in nodes:
                 continue
             doubt = self._doubts.setdefault(name, _Doubt(began_s))
             self._hear(doubt, now_s)
             if self._is_hung(doubt, now_s):
-                found.append(name)
+                hung.append(name)
             elif doubt.question is None and now_s - doubt.asked_s >= self._interval_s:
                 doubt.question, doubt.asked_s = self._ask(nodes[name]), now_s
-        return tuple(found)
+        return tuple(hung)
 
     def _overdue(self, now_s: float) -> dict[str, float]:
         """Nodes with jobs that take longer than an interval, and since when."""
-        found: dict[str, float] = {}
+        since_s: dict[str, float] = {}
         with self._lock:
             for began_s, names in self._jobs.values():
                 for name in names if now_s - began_s > self._interval_s else ():
-                    found[name] = min(began_s, found.get(name, began_s))
-        return found
+                    since_s[name] = min(began_s, since_s.get(name, began_s))
+        return since_s
 
     def _hear(self, doubt: _Doubt, now_s: float) -> None:
         """Take in an answer, if there is one."""

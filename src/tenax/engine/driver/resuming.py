@@ -44,10 +44,10 @@ def take_over(
     - From the claim on, whoever had the store before commits nothing more.
     """
     fingerprint = application.fingerprint()
-    told = admitted(application, folder, fingerprint, settings.accept_changes)
-    check_takeover(folder, application, told.elsewhere, changed=bool(told.changed or told.emptied))
-    store = Store.open(folder, told.fingerprint, admitted=True)
-    fence(told, folder, store.epoch)
+    admission = admitted(application, folder, fingerprint, settings.accept_changes)
+    check_takeover(folder, application, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
+    store = Store.open(folder, admission.fingerprint, admitted=True)
+    fence(admission, folder, store.epoch)
     changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last driver left it
     run_id = f"{store.identity}-{store.epoch}"
     publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
@@ -66,7 +66,7 @@ def take_over(
 
 def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
     """Say what was found among the results, and what is lost and will be made again."""
-    lost = (f"{one}: lost, and made again from the batch log" for one in publisher.owed)
+    lost = (f"{result}: lost, and made again from the batch log" for result in publisher.owed)
     for notice in (*publisher.notices, *lost):
         store.record_event({"results": notice})
         observer.said(notice)
@@ -77,12 +77,12 @@ def _restored(
 ) -> Cut | None:
     """The checkpoint that the run goes on from: the newest that is whole, and older than any result that is lost."""
     final = publisher.final
-    found = store.newest_valid(fits=(lambda one: newest_batch(one) <= final) if publisher.owed else None)
-    for damage in found.damage:
+    newest = store.newest_valid(fits=(lambda checkpoint: newest_batch(checkpoint) <= final) if publisher.owed else None)
+    for damage in newest.damage:
         store.record_event({"damage": damage})
         observer.said(f"a newer checkpoint is damaged and passed over: {damage}")
-    checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
-    changes.check_way_back(store.folder, checkpoint, found.damage)
+    checkpoint = newest.checkpoint if isinstance(newest, ValidCheckpoint) else None
+    changes.check_way_back(store.folder, checkpoint, newest.damage)
     store.set_aside(0 if checkpoint is None else checkpoint.number)
     if checkpoint is None:
         return None
@@ -94,7 +94,7 @@ def _restored(
     other = changes.affected(cut)
     ordering.restore(
         cut.oldest_batch,
-        {task: [int(str(mark)) for mark in records.items(found)] for task, found in marks.items()},
+        {task: [int(str(mark)) for mark in records.items(highest)] for task, highest in marks.items()},
         {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
         {name: str(chunk) for name, chunk in columns.items() if name not in other},
     )

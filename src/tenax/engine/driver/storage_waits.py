@@ -96,7 +96,7 @@ def _answered(event: events.Event) -> str:
 def _asked(instruction: instructions.Instruction) -> str:
     match instruction:
         case instructions.Publish():
-            first, last = min(one.first for one in instruction.parts), max(one.last for one in instruction.parts)
+            first, last = min(part.first for part in instruction.parts), max(part.last for part in instruction.parts)
             return f"publishing the results of batches {first} to {last}"
         case instructions.StoreCheckpoint():
             return f"storing checkpoint {instruction.cut.number}"

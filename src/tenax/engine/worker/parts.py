@@ -35,9 +35,9 @@ def store_parts(store: Path, parts: Mapping[Task, Sequence[Part]]) -> dict[Task,
         uploads = {task: [pool.submit(upload, task, new) for new in _files(given)] for task, given in parts.items()}
         listed: dict[Task, tuple[StoredSegment, ...]] = {}
         for task, given in parts.items():
-            found = {part.segment: part.stored for part in given if part.stored is not None}
-            found |= {part.segment: part for upload in uploads[task] for part in upload.result()}
-            listed[task] = tuple(found[part.segment] for part in given)
+            stored = {part.segment: part.stored for part in given if part.stored is not None}
+            stored |= {part.segment: part for upload in uploads[task] for part in upload.result()}
+            listed[task] = tuple(stored[part.segment] for part in given)
         return listed
 
 

@@ -47,15 +47,15 @@ def unpacked(content: bytes, path: str) -> dict[Address, bytes]:
     listed = content[HEADER.size : HEADER.size + length]
     if mark != MARK or zlib.crc32(listed) != checksum:
         raise DamagedStore(f"{path}: retained outputs match their checksum, found some that do not: replay the task")
-    found: dict[Address, bytes] = {}
+    chunks: dict[Address, bytes] = {}
     start = HEADER.size + length
     for consumer, number, producer, of_batch, size, crc32 in json.loads(listed):
         chunk = content[start : start + size]
         if zlib.crc32(chunk) != crc32:
             raise DamagedStore(f"{path}: a chunk matches its checksum, found one that does not: replay the task")
-        found[consumer, number, producer, of_batch] = chunk
+        chunks[consumer, number, producer, of_batch] = chunk
         start += size
-    return found
+    return chunks
 
 
 def drop_outputs(folder: Path, before: int) -> None:

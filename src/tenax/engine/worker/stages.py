@@ -31,7 +31,7 @@ class Stage:
 
     def __call__(self, partition: int, elements: Iterable[Any]) -> Iterator[bytes]:
         """Step the tasks of this level on this node; destination and bundle in turn, or the last bundle alone."""
-        received: list[Bundle] = [pickle.loads(one[1]) for one in elements if self.level]
+        received: list[Bundle] = [pickle.loads(element[1]) for element in elements if self.level]
         order = order_here()
         planned = order.layout.nodes[partition]
         try:

@@ -69,9 +69,9 @@ class States:
     def load(self, version: Version, restored: Sequence[StoredSegment] | None, initial: State) -> Held:
         """The state of a task at a version, from the store if it is to be restored."""
         held = self._held.get(version.task, ())
-        found = next((one for one in held if one.version == version), None)
-        if found is not None:
-            return found
+        kept = next((held_state for held_state in held if held_state.version == version), None)
+        if kept is not None:
+            return kept
         if version.pass_id == NO_PASS:
             return Held(version, initial, {})
         folder = self.folder(version.task)
@@ -81,7 +81,12 @@ class States:
             }
         else:
             index = read_index(folder / file_name(version))
-        known = {(name, one.index[name]): one.state[name] for one in held for name in one.state if name in one.index}
+        known = {
+            (name, held_state.index[name]): held_state.state[name]
+            for held_state in held
+            for name in held_state.state
+            if name in held_state.index
+        }
         state = {
             name: known[name, segment]
             if (name, segment) in known
@@ -146,6 +151,6 @@ class States:
         return self._node / f"{task.operator}.{task.index}"
 
     def _remember(self, held: Held) -> Held:
-        others = tuple(one for one in self._held.get(held.version.task, ()) if one.version != held.version)
+        others = tuple(other for other in self._held.get(held.version.task, ()) if other.version != held.version)
         self._held[held.version.task] = (*others, held)[-HELD_VERSIONS:]
         return held

@@ -138,7 +138,7 @@ class Worker:
                 where = f"node {order.layout.nodes[node]}"
                 failures = [storage_failure(error, where, "", order.first)]
         if failures:
-            first = min(failures, key=lambda one: (one.batch, one.task))
+            first = min(failures, key=lambda failure: (failure.batch, failure.task))
             return [Bundle(failures=[first]) for _ in order.layout.nodes]
         return sent
 
@@ -162,18 +162,18 @@ class Worker:
             self._send_retained(order, node, sent)
             self._tidy(order, node)
         steps = sorted(
-            (one for one in order.steps if one.node == node and self.graph.operator_of[one.task] in operators),
-            key=lambda one: one.task,
+            (step for step in order.steps if step.node == node and self.graph.operator_of[step.task] in operators),
+            key=lambda step: step.task,
         )
         leaving = [stream for operator in operators for stream in self.graph.consumers[operator]]
         staying = frozenset(stream for stream in leaving if stays(self.graph, stream, order.layout.homes))
-        work = {one.task: self._begin(one) for one in steps}
-        present = frozenset(order.layout.homes) | {one.task for one in order.readings}
+        work = {step.task: self._begin(step) for step in steps}
+        present = frozenset(order.layout.homes) | {reading.task for reading in order.readings}
         here = Level(order, node, present, work, inbox, sent, staying)
         for batch in range(order.first, order.last + 1):
             for task in work:
                 self._step(here, task, batch)
-        sent[node].reports += [self._finish(order, one) for one in work.values()]
+        sent[node].reports += [self._finish(order, done) for done in work.values()]
 
     def _send_retained(self, order: Order, node: int, sent: list[Bundle]) -> None:
         """What this node has retained of tasks that do not step: to every node where a consumer does."""
@@ -183,17 +183,17 @@ class Worker:
             folder = self.states.folder(self.graph.task(reading.task))
             for batch in range(reading.first, reading.last + 1):
                 if reading.stored is None:
-                    found = read_outputs(folder, batch, reading.pass_id)
+                    outputs = read_outputs(folder, batch, reading.pass_id)
                 else:
-                    found = self.states.stored_outputs(reading.stored[batch])
-                for address, chunk in found.items():
+                    outputs = self.states.stored_outputs(reading.stored[batch])
+                for address, chunk in outputs.items():
                     for home in order.layout.homes.get(address[0], ()):
                         sent[home].chunks[address] = chunk
 
     def _tidy(self, order: Order, node: int) -> None:
         """Let go of what tasks have left here that step elsewhere, or no more."""
         if _is_time_to_trim(order):
-            here = {one.task for one in order.steps if one.node == node}
+            here = {step.task for step in order.steps if step.node == node}
             for task in range(len(self.graph)):
                 if task not in here and self.states.folder(self.graph.task(task)).exists():
                     self._trim(order, task)
@@ -420,7 +420,7 @@ class Worker:
         """The rows for each consumer task."""
         if len(consumers) == 1 or not rows.height:
             return [rows] * len(consumers)
-        producer, consumer = (self.graph.operators[one] for one in (stream.producer, stream.consumer))
+        producer, consumer = (self.graph.operators[number] for number in (stream.producer, stream.consumer))
         key = (stream.consumer, consumers.start, consumers.stop)
         if key not in self._owners:
             weights = consumer.weights or (1.0,) * consumer.parallelism
@@ -452,7 +452,7 @@ def _is_time_to_trim(order: Order) -> bool:
 
 
 def _encoded(inbox: Mapping[Address, Chunk]) -> dict[Address, bytes]:
-    return {address: one if isinstance(one, bytes) else encode(*one) for address, one in inbox.items()}
+    return {address: chunk if isinstance(chunk, bytes) else encode(*chunk) for address, chunk in inbox.items()}
 
 
 class MissingChunk(Exception):

@@ -71,7 +71,7 @@ def write_version(folder: Path, version: Version, before: Index, state: State) -
             index[segment] = Segment(name, offset, len(data), zlib.crc32(data))
             parts.append(data)
             offset += len(data)
-    listed = json.dumps({one: astuple(segment) for one, segment in index.items()}).encode()
+    listed = json.dumps({name: astuple(segment) for name, segment in index.items()}).encode()
     make_task_folder(folder)
     draft = folder / f".{name}.{os.getpid()}"
     with draft.open("wb") as file:
