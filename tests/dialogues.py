@@ -83,7 +83,7 @@ def tree_at(
     while talk.coordinator.state.finished < batch:
         talk.finishes_live()
         talk.publishes()
-        if talk.coordinator.state.storing is not None:
+        if talk.coordinator.state.checkpoints.storing is not None:
             talk.stores()
     return talk
 
@@ -93,13 +93,13 @@ def goes_on(talk: Dialogue, batches: int) -> list[str]:
     said: list[str] = []
     until = talk.coordinator.state.finished + batches
     while talk.coordinator.state.finished < until:
-        if talk.coordinator.state.round is not None:
+        if talk.coordinator.state.passes.round is not None:
             said += talk.finishes_round()
-        if talk.coordinator.state.live is not None:
+        if talk.coordinator.state.passes.live is not None:
             said += talk.finishes_live()
-        if talk.coordinator.state.publishing is not None:
+        if talk.coordinator.state.logs.publishing is not None:
             said += talk.publishes()
-        if talk.coordinator.state.storing is not None:
+        if talk.coordinator.state.checkpoints.storing is not None:
             said += talk.stores()
     return said
 
@@ -203,9 +203,9 @@ class Dialogue:
         """Rounds and publications are carried out until no round is left; what the last of these events led to."""
         said: list[str] = []
         for _ in range(MAX_ROUNDS):
-            if self.coordinator.state.publishing is not None:
+            if self.coordinator.state.logs.publishing is not None:
                 said = self.publishes()
-            elif self.coordinator.state.round is not None:
+            elif self.coordinator.state.passes.round is not None:
                 said = self.finishes_round()
             else:
                 return said

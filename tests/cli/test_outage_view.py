@@ -55,18 +55,18 @@ class Followed(Dialogue):
     def steps(self) -> None:
         """A live pass and all of its publications."""
         self.finishes_live()
-        while self.coordinator.state.publishing is not None:  # at most a final and a tentative one
+        while self.coordinator.state.logs.publishing is not None:  # at most a final and a tentative one
             self.publishes()
 
     def recovers(self) -> None:
         """Whatever is under way is carried out until no task is missing and all is published."""
         for _ in range(MAX_EVENTS):
             state = self.coordinator.state
-            if state.publishing is not None:
+            if state.logs.publishing is not None:
                 self.publishes()
             elif state.outage is None:
                 return
-            elif state.round is not None:
+            elif state.passes.round is not None:
                 self.finishes_round()
             else:
                 self.finishes_live()

@@ -162,7 +162,7 @@ def test_the_two_newest_checkpoints_are_kept() -> None:
         coordinator.handle(published(number))
         trims += coordinator.handle(CheckpointStored(last, 1))
     assert [trim for trim in trims if isinstance(trim, Trim)] == [Trim(7, 0, 1), Trim(9, 6, 7)]
-    assert [checkpoint.oldest_batch for checkpoint in coordinator.state.kept] == [6, 8]
+    assert [checkpoint.oldest_batch for checkpoint in coordinator.state.checkpoints.kept] == [6, 8]
 
 
 def test_passes_wait_when_too_many_results_are_unpublished() -> None:
@@ -172,7 +172,7 @@ def test_passes_wait_when_too_many_results_are_unpublished() -> None:
     after = coordinator.handle(finished(1, 2))
     assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(3, 3)]
     assert coordinator.handle(finished(2, 3)) == []
-    assert coordinator.state.live is None
+    assert coordinator.state.passes.live is None
     after = coordinator.handle(published(1))
     assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(4, 5)]
 
@@ -190,7 +190,7 @@ def test_a_replay_of_published_batches_publishes_nothing() -> None:
     replay = passing(1, 1, 2, INITIAL, epoch=2)
     assert coordinator.handle(Started(2, NODES, None, 2, {B: 2})) == [replay, LogBatches(3, 3, 1)]
     assert coordinator.handle(finished(1, 2, epoch=2)) == []
-    assert coordinator.state.published == {B: 2}
+    assert coordinator.state.logs.published == {B: 2}
     assert coordinator.state.finished == 2
 
 

@@ -165,7 +165,7 @@ class Injector:
         coordinator = self._recorder.coordinator
         state = None if coordinator is None else coordinator.state
         stuck = waits and state is not None and any(task.primary is None for task in state.tasks)
-        if not stuck or state is None or state.live is not None or state.round is not None:
+        if not stuck or state is None or state.passes.running:
             self._stuck_s = None
             return
         now_s = time.monotonic()

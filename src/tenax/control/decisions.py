@@ -68,35 +68,34 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
 
 
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
-    cancelled: list[Decided] = [
-        CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
-    ]
-    over = replace(state, phase=Phase.STOPPED, stop=stop, live=None, round=None)
+    cancelled: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
+    over = replace(state, phase=Phase.STOPPED, stop=stop, passes=replace(state.passes, live=None, round=None))
     return settle(run, over) if over.tasks else over, [*cancelled, stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:
     """Nodes for lost tasks, whenever nodes have come or gone."""
-    if not state.placement_due:
+    if not state.placement.due:
         return state, None
-    state, placed = place_lost(run, replace(state, placement_due=False))
+    state, placed = place_lost(run, replace(state, placement=replace(state.placement, due=False)))
     return settle(run, state), placed
 
 
 def _publish(_run: Run, state: RunState) -> Decision:
     """One at a time, oldest first: so results of a task appear in the order of their batches."""
-    if state.publishing is not None or not state.unpublished:
+    if state.logs.publishing is not None or not state.logs.unpublished:
         return state, None
-    results, attempt = state.unpublished[0], state.publish_attempt
+    results, attempt = state.logs.unpublished[0], state.logs.publish_attempt
     return (
-        replace(state, publishing=attempt),
-        Publish(results.pass_id, results.parts, results.tentative, attempt, pause_s(state.publish_faults)),
+        replace(state, logs=replace(state.logs, publishing=attempt)),
+        Publish(results.pass_id, results.parts, results.tentative, attempt, pause_s(state.logs.publish_faults)),
     )
 
 
 def _run_round(run: Run, state: RunState) -> Decision:
     """In the background, one at a time, and not beside a checkpoint: nodes have one slot for such work."""
-    if state.phase is not Phase.RUNNING or state.round is not None or state.storing is not None or state.wrap_up:
+    busy = state.passes.round is not None or state.checkpoints.storing is not None
+    if state.phase is not Phase.RUNNING or busy or state.wrap_up is not None:
         return state, None
     gathered = next_round(run, state, standing(run, state))
     if gathered is None:
@@ -107,14 +106,14 @@ def _run_round(run: Run, state: RunState) -> Decision:
 
 def _run_live(run: Run, state: RunState) -> Decision:
     """The logged batches that wait, up to a bound, for all tasks that can step."""
-    if state.phase is not Phase.RUNNING or state.live is not None or state.wrap_up is not None:
+    if state.phase is not Phase.RUNNING or state.passes.live is not None or state.wrap_up is not None:
         return state, None
     now = standing(run, state)
     settings, first = run.settings, state.finished + 1
-    may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.unpublished)
-    last = min(state.logged, state.finished + settings.max_batches_per_pass, may_wait)
-    if first < state.raises_at:
-        last = min(last, state.raises_at - 1)
+    may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.logs.unpublished)
+    last = min(state.logs.logged, state.finished + settings.max_batches_per_pass, may_wait)
+    if first < state.passes.raises_at:
+        last = min(last, state.passes.raises_at - 1)
     if last < first or _pauses(run, state, now) or _suspended(run, state):
         return state, None
     steps = _live_steps(run, state, now)
@@ -127,7 +126,7 @@ def _pauses(run: Run, state: RunState, now: Standing) -> bool:
     """Whether live passes pause for tasks or replicas that are about to be back, or cannot come back otherwise."""
     left = lag(state, now)
     near = left is not None and (left <= run.settings.cutover_lag or _late(run, state) or _came_near(run, state))
-    cutover = near and state.storing is None
+    cutover = near and state.checkpoints.storing is None
     if state.outage is None:
         return cutover
     return (
@@ -140,7 +139,7 @@ def _pauses(run: Run, state: RunState, now: Standing) -> bool:
 
 def _late(run: Run, state: RunState) -> bool:
     """Whether a checkpoint waits for replicas: if live passes outran them for ever, none would ever be made."""
-    return state.outage is None and (state.due is not None or bool(wanted(run, state)))
+    return state.outage is None and (state.checkpoints.due is not None or bool(wanted(run, state)))
 
 
 def _suspended(run: Run, state: RunState) -> bool:
@@ -148,8 +147,8 @@ def _suspended(run: Run, state: RunState) -> bool:
     if Strategy.SYNCHRONOUS not in run.by_strategy:
         return False
     suspended = set(run.by_strategy[Strategy.SYNCHRONOUS])
-    uploads = (upload for upload in (state.due, state.storing) if upload is not None)
-    return any(run.number[version.task] in suspended for upload in uploads for version in upload.versions)
+    versions = (version for upload in state.checkpoints.uploads for version in upload.versions)
+    return any(run.number[version.task] in suspended for version in versions)
 
 
 def _came_near(run: Run, state: RunState) -> bool:
@@ -185,13 +184,11 @@ def _pass(
     readings: tuple[Reading, ...],
 ) -> tuple[RunState, RunPass]:
     first, last = batches
-    live = kind is PassKind.LIVE
-    attempt, faults = (state.live_attempt, state.live_faults) if live else (state.round_attempt, state.round_faults)
-    retain = _retained(run, state)
-    running = Running(PassId(state.epoch, state.passes + 1), kind, first, last, steps, retain)
-    state = replace(state, passes=state.passes + 1)
-    state = replace(state, live=running) if live else replace(state, round=running)
-    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * max(attempt, 1 + state.overdue)
+    attempt, faults = state.passes.tries(kind)
+    retain, begun = _retained(run, state), state.passes.begun + 1
+    running = Running(PassId(state.epoch, begun), kind, first, last, steps, retain)
+    state = replace(state, passes=replace(state.passes, begun=begun).with_running(kind, running))
+    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * max(attempt, 1 + state.failures.overdue)
     instruction = RunPass(
         *(running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt),
         active_active=run.active_active,
@@ -207,10 +204,10 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     replica do, so that a new one can catch up. And all do whose consumers may be restored at an older batch than they.
     """
     graph = run.graph
-    all_tasks = state.outage is not None or state.alert or run.settings.backups is Backups.ALL
+    all_tasks = state.outage is not None or state.failures.alert or run.settings.backups is Backups.ALL
     retaining: set[Task] = set(run.tasks) if all_tasks else {*run.retain, *run.ahead}
     if not all_tasks:
-        for number in {*(run.number[task] for task in state.replicated), *state.moving}:
+        for number in {*(run.number[task] for task in state.placement.replicated), *state.placement.moving}:
             if state.tasks[number].in_step is None:
                 retaining.update(run.tasks[producer] for producer in graph.producers_of(number))
     return frozenset(
@@ -227,24 +224,23 @@ def _needed_from(state: RunState) -> int:
 
     While a copy has to catch up, replay copies may begin at any checkpoint at any time, also while this pass runs.
     """
-    uploads = [upload for upload in (state.due, state.storing) if upload is not None]
-    stored = [version.batch for upload in uploads for version in upload.versions]
+    stored = [version.batch for upload in state.checkpoints.uploads for version in upload.versions]
     copies = (copy for task in state.tasks for copy in (task.primary, task.replica, task.replay))
     behind = state.outage is not None or any(task.replica is not None and task.in_step is None for task in state.tasks)
-    replays = [cut.oldest_batch for cut in state.kept] if behind else []
-    swept = [head.batch for heads in state.sweeps for head in heads]
+    replays = [cut.oldest_batch for cut in state.checkpoints.kept] if behind else []
+    swept = [head.batch for heads in state.checkpoints.sweeps for head in heads]
     return min([*stored, *replays, *swept, *(copy.batch for copy in copies if copy is not None)], default=0)
 
 
 def _log(run: Run, state: RunState) -> Decision:
     """Ahead of the passes, by a bounded number."""
-    count = state.finished + run.settings.max_batches_ahead - state.logged
-    if state.phase is Phase.WAITING or state.logging is not None or state.ended or state.wrap_up or count < 1:
+    count = state.finished + run.settings.max_batches_ahead - state.logs.logged
+    over = state.logs.ended or state.wrap_up is not None
+    if state.phase is Phase.WAITING or state.logs.logging is not None or over or count < 1:
         return state, None
-    request = LogRequest(state.logged + 1, count, state.log_attempt)
-    return replace(state, logging=request), LogBatches(
-        request.first, request.count, request.attempt, pause_s(state.log_faults)
-    )
+    request = LogRequest(state.logs.logged + 1, count, state.logs.log_attempt)
+    order = LogBatches(request.first, request.count, request.attempt, pause_s(state.logs.log_faults))
+    return replace(state, logs=replace(state.logs, logging=request)), order
 
 
 def _store_checkpoint(run: Run, state: RunState) -> Decision:
@@ -252,47 +248,48 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
 
     A run that is restored from a checkpoint could not make earlier results again.
     """
-    if state.storing is not None or state.round is not None or state.phase is not Phase.RUNNING:
+    if state.checkpoints.storing is not None or state.passes.round is not None or state.phase is not Phase.RUNNING:
         return state, None
     ending = _ends(state) and not is_last(run, state, state.newest)
-    newer = state.due is None or (ending and not is_last(run, state, state.due.cut))
-    if state.live is None and newer and standing(run, state).healthy:
+    newer = state.checkpoints.due is None or (ending and not is_last(run, state, state.checkpoints.due.cut))
+    if state.passes.live is None and newer and standing(run, state).healthy:
         numbers = stored_tasks(run) if ending else wanted(run, state)
-        state = replace(state, sweeps=()) if ending else sweeping(run, state, numbers)
+        without_sweeps = replace(state, checkpoints=replace(state.checkpoints, sweeps=()))
+        state = without_sweeps if ending else sweeping(run, state, numbers)
         if numbers or ending:
-            state = replace(state, due=captured(run, state, numbers))
-    due = state.due
+            state = replace(state, checkpoints=replace(state.checkpoints, due=captured(run, state, numbers)))
+    due = state.checkpoints.due
     if due is None or due.newest_batch > state.final:
         return state, None
     order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults))
-    return replace(state, due=None, storing=due), order
+    return replace(state, checkpoints=replace(state.checkpoints, due=None, storing=due)), order
 
 
 def _trim(run: Run, state: RunState) -> Decision:
     """Behind the newest checkpoint what recovery reads, behind the oldest kept one what a restart reads."""
-    if len(state.kept) < KEPT_CHECKPOINTS or state.outage is not None:
+    if len(state.checkpoints.kept) < KEPT_CHECKPOINTS or state.outage is not None:
         return state, None
-    oldest, newest = state.kept[0], state.kept[-1]
+    oldest, newest = state.checkpoints.kept[0], state.checkpoints.kept[-1]
     of_task = {task: acknowledged(run, newest, run.number[task]) + 1 for task in run.trimmed_apart}
     trim = Trim(newest.oldest_batch + 1, oldest.number, oldest.oldest_batch + 1, of_task)
-    if trim == state.trimmed:
+    if trim == state.checkpoints.trimmed:
         return state, None
-    return replace(state, trimmed=trim), trim
+    return replace(state, checkpoints=replace(state.checkpoints, trimmed=trim)), trim
 
 
 def _ends(state: RunState) -> bool:
     """Whether nothing is left to run: the end was asked for, or the sources have ended and all is finished."""
-    over = state.wrap_up is not None or (state.ended and state.finished == state.logged)
-    return over and state.live is None and state.round is None
+    over = state.wrap_up is not None or (state.logs.ended and state.finished == state.logs.logged)
+    return over and not state.passes.running
 
 
 def _is_over(run: Run, state: RunState) -> bool:
-    idle = not state.unpublished and state.storing is None
+    idle = not state.logs.unpublished and state.checkpoints.storing is None
     if not (_ends(state) and idle):
         return False
     if not standing(run, state).healthy:
         return state.wrap_up is not None  # no checkpoint can be made: what was stored before must do
-    if state.due is not None:
+    if state.checkpoints.due is not None:
         return False
     return is_last(run, state, state.newest) or captured(run, state, stored_tasks(run)) is None
 

@@ -32,8 +32,8 @@ def check(run: Run, state: RunState) -> None:
 def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
     now = standing(run, state)
     alive = {node.name for node in state.nodes}
-    newest = PassId(state.epoch, state.passes)
-    under_way = {running.pass_id for running in (state.live, state.round) if running is not None}
+    newest = PassId(state.epoch, state.passes.begun)
+    under_way = {running.pass_id for running in state.passes.running}
     for number, task in enumerate(state.tasks):
         name = str(run.tasks[number])
         copies = [copy for copy in (task.primary, task.replica, task.replay) if copy is not None]
@@ -57,9 +57,9 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
         yield f"{name}: outputs are retained on live nodes", all(set(span.nodes) <= alive for span in task.retained)
     yield (
         "an outage is known if and only if tasks are degraded, or will be by a partial pass",
-        (now.healthy and not partial(run, state.live)) is (state.outage is None),
+        (now.healthy and not partial(run, state.passes.live)) is (state.outage is None),
     )
-    for task_name, batch in state.published.items():
+    for task_name, batch in state.logs.published.items():
         head = state.tasks[run.number[task_name]].head.batch
         most = through(state, task_name)
         yield f"{task_name}: published ≤ head, but for what is replayed", batch <= most
@@ -70,50 +70,56 @@ def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
 
 
 def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
-    yield "finished ≤ logged", state.finished <= state.logged
+    yield "finished ≤ logged", state.finished <= state.logs.logged
     alive = {node.name for node in state.nodes}
-    for running in (state.live, state.round):
+    for running in (state.passes.live, state.passes.round):
         if running is None:
             continue
         steps = running.steps
-        yield "passes read logged batches", running.first <= running.last <= state.logged
+        yield "passes read logged batches", running.first <= running.last <= state.logs.logged
         yield "passes run on live nodes", all(step.node in alive for step in steps)
         yield "steps start before the first batch", all(step.start.batch == running.first - 1 for step in steps)
         sending = [step.task for step in steps if step.role is not Role.REPLICA and step.rebuilding is None]
         silent = {step.task for step in steps if step.rebuilding is not None}
         yield "a task that is rebuilt does not send", not silent & set(sending)
         yield "a task sends once in a pass", len(sending) == len(set(sending))
-    if state.live is not None:
-        yield "the live pass starts behind what is finished", state.live.first == state.finished + 1
-    if state.round is not None:
-        yield "rounds are about finished batches", state.round.last <= state.finished
-        yield "rounds are accurate", not any(step.tentative for step in state.round.steps)
+    if state.passes.live is not None:
+        yield "the live pass starts behind what is finished", state.passes.live.first == state.finished + 1
+    if state.passes.round is not None:
+        yield "rounds are about finished batches", state.passes.round.last <= state.finished
+        yield "rounds are accurate", not any(step.tentative for step in state.passes.round.steps)
     if state.phase is Phase.STOPPED:
-        yield "nothing runs after the stop", state.live is None and state.round is None and state.stop is not None
+        yield (
+            "nothing runs after the stop",
+            state.passes.live is None and state.passes.round is None and state.stop is not None,
+        )
 
 
 def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
     by_number = np.flatnonzero(~run.is_source).tolist()
-    for upload in (state.due, state.storing):
+    for upload in (state.checkpoints.due, state.checkpoints.storing):
         if upload is not None:
             yield "checkpoints are of finished batches", upload.newest_batch <= state.finished
             yield "checkpoints are new", state.newest.number < upload.cut.number
-    if state.storing is not None:
-        yield "checkpoints are of published batches", state.storing.newest_batch <= state.final
-    numbers, batches = [cut.number for cut in state.kept], [cut.oldest_batch for cut in state.kept]
+    if state.checkpoints.storing is not None:
+        yield "checkpoints are of published batches", state.checkpoints.storing.newest_batch <= state.final
+    numbers, batches = (
+        [cut.number for cut in state.checkpoints.kept],
+        [cut.oldest_batch for cut in state.checkpoints.kept],
+    )
     yield "kept checkpoints are few and in order", len(numbers) <= KEPT_CHECKPOINTS and numbers == sorted(set(numbers))
-    yield "kept checkpoints are of published batches", state.kept[-1].newest_batch <= state.final
-    for cut in state.kept[-1:] if not run.all_aligned else ():
+    yield "kept checkpoints are of published batches", state.checkpoints.kept[-1].newest_batch <= state.final
+    for cut in state.checkpoints.kept[-1:] if not run.all_aligned else ():
         covered = all(_covered(run, cut, number) for number in by_number)
         yield "what a restored consumer asks for is retained beside the cut", covered
-    if state.trimmed is not None:
-        trim = state.trimmed
+    if state.checkpoints.trimmed is not None:
+        trim = state.checkpoints.trimmed
         yield "kept checkpoints are not trimmed", trim.checkpoints_before <= numbers[0]
         yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
         yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
         yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
-    if state.logging is not None:
-        yield "batches are logged in order", state.logging.first == state.logged + 1 and not state.ended
+    if state.logs.logging is not None:
+        yield "batches are logged in order", state.logs.logging.first == state.logs.logged + 1 and not state.logs.ended
 
 
 def _covered(run: Run, cut: Cut, number: int) -> bool:

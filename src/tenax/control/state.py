@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tenax.control.copies import TaskState
@@ -234,46 +234,40 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class RunState:
-    """What is known of a run; events make a new one of it, and instructions follow from it alone.
+class Logs:
+    """The two logs of a run: batches that were logged before they run, and results that were committed after it.
 
-    - `tasks` has one state per task, in task order; `finished` is the newest batch that a live pass is through. A task
-      whose head is older is behind; what depends on it can only go on tentatively.
-    - A node that is `gone` never comes back, not even if its arrival is reported late.
-    - `raises_at` is a batch at which an operator raised: no live pass takes it together with those before it.
-    - `published` has the newest final batch of every task that has results; it may be beyond `finished`: then the run
-      replays what an earlier driver published. `unpublished` wait in order; `publishing` is the attempt for the first.
-    - `log_faults`, `live_faults`, `round_faults` and `publish_faults` are how often in a row a sink or the store has
-      refused what was asked for.
-    - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
-    - `due` is a checkpoint not yet begun, `storing` the one under way.
-    - `sweeps` are those under way, oldest first: of each the heads when it began, in task order.
-    - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
-      pass finished.
-    - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
-    - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
-      `plan_request` is the batch up to which that is being done.
-    - `placement_due` says that nodes are to be assigned again: for lost tasks, for replicas.
-    - `rebalancing_due` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with
-      their new nodes.
-    - `pending` is what the last event calls for by itself.
-    - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
+    - Batches up to `logged` are in the batch log; `ended` says that none will follow. `logging` is what the driver was
+      asked to log, `log_attempt` how often.
+    - `published` has the newest final batch of every task that has results; it may be beyond what is finished: then
+      the run replays what an earlier driver published. `unpublished` results wait in order; `publishing` is the attempt
+      for the first.
+    - `log_faults` and `publish_faults` are how often in a row the store or a sink has refused what was asked for.
     """
-
-    phase: Phase = Phase.WAITING
-    epoch: int = 0
-    nodes: tuple[Node, ...] = ()
-    gone: frozenset[str] = frozenset()
-    tasks: tuple[TaskState, ...] = ()
 
     logged: int = 0
     ended: bool = False
     logging: LogRequest | None = None
     log_attempt: int = 1
     log_faults: int = 0
+    published: Mapping[Task, int] = field(default_factory=dict)
+    unpublished: tuple[Results, ...] = ()
+    publishing: int | None = None
+    publish_attempt: int = 1
+    publish_faults: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The passes of a run: how far live passes have come, and what is under way.
+
+    - `finished` is the newest batch that a live pass is through; `begun` counts passes of both kinds.
+    - `raises_at` is a batch at which an operator raised: no live pass takes it together with those before it.
+    - `live_faults` and `round_faults` are how often in a row a sink or the store has refused what was asked for.
+    """
 
     finished: int = 0
-    passes: int = 0
+    begun: int = 0
     live: Running | None = None
     live_attempt: int = 1
     live_faults: int = 0
@@ -281,15 +275,42 @@ class RunState:
     round_attempt: int = 1
     round_faults: int = 0
     raises_at: int = 0
-    rollbacks: int = 0
-    overdue: int = 0
-    """How often nodes were lost because a pass did not end, since the last live pass of all tasks."""
 
-    published: Mapping[Task, int] = field(default_factory=dict)
-    unpublished: tuple[Results, ...] = ()
-    publishing: int | None = None
-    publish_attempt: int = 1
-    publish_faults: int = 0
+    @property
+    def running(self) -> tuple[Running, ...]:
+        """The passes that are under way."""
+        return tuple(running for running in (self.live, self.round) if running is not None)
+
+    def tries(self, kind: PassKind) -> tuple[int, int]:
+        """The attempt that is next or under way, and the faults so far."""
+        live = kind is PassKind.LIVE
+        return (self.live_attempt, self.live_faults) if live else (self.round_attempt, self.round_faults)
+
+    def with_running(self, kind: PassKind, running: Running | None) -> Passes:
+        """The same with this pass under way, or none."""
+        return replace(self, live=running) if kind is PassKind.LIVE else replace(self, round=running)
+
+    def with_attempt(self, kind: PassKind, attempt: int) -> Passes:
+        """The same with this as the next attempt."""
+        live = kind is PassKind.LIVE
+        return replace(self, live_attempt=attempt) if live else replace(self, round_attempt=attempt)
+
+    def with_faults(self, kind: PassKind, faults: int) -> Passes:
+        """The same after so many faults in a row."""
+        return replace(self, live_faults=faults) if kind is PassKind.LIVE else replace(self, round_faults=faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What is stored, what is to be, and how long that takes.
+
+    - `kept` are the checkpoints that can be restored, oldest first; number 0, the initial state, is one.
+    - `due` is a checkpoint not yet begun, `storing` the one under way.
+    - `sweeps` are those under way, oldest first: of each the heads when it began, in task order.
+    - `trimmed` is the last trim that was instructed.
+    - `batch_s` and `checkpoint_s` are how long a batch and a checkpoint take, as measured; `seen_s` is when the last
+      pass finished.
+    """
 
     kept: tuple[Cut, ...] = ()
     due: Upload | None = None
@@ -300,30 +321,98 @@ class RunState:
     checkpoint_s: float = 0.0
     seen_s: float = 0.0
 
+    @property
+    def uploads(self) -> tuple[Upload, ...]:
+        """The checkpoints that are due or being stored."""
+        return tuple(upload for upload in (self.due, self.storing) if upload is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where tasks and replicas should be.
+
+    - `due` says that nodes are to be assigned again: for lost tasks, for replicas.
+    - `rebalancing_due` says that nodes have come, which tasks may move to; `moving` are those that do, by number, with
+      their new nodes.
+    - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
+      `plan_request` is the batch up to which that is being done.
+    - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
+    """
+
+    due: bool = False
+    rebalancing_due: bool = False
+    moving: Mapping[int, str] = field(default_factory=dict)
     replicated: frozenset[Task] = frozenset()
     plan_due: bool = False
     plan_request: int | None = None
     counts: Counts | None = None
     measured: Rows | None = None
 
-    outages: int = 0
-    outage: Outage | None = None
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What has failed, and the outage that lasts.
+
+    - A node that is `gone` never comes back, not even if its arrival is reported late.
+    - `losses` counts nodes lost since the last checkpoint; after a correlated failure `alert` lets all tasks retain
+      their outputs until the next one.
+    - `overdue` is how often nodes were lost because a pass did not end, since the last live pass of all tasks.
+    - `rollbacks` is how often all tasks went back to a checkpoint since the last one was stored.
+    - `outages` counts outages; `outage` is the one that lasts.
+    """
+
+    gone: frozenset[str] = frozenset()
     losses: int = 0
     alert: bool = False
-    placement_due: bool = False
-    rebalancing_due: bool = False
-    moving: Mapping[int, str] = field(default_factory=dict)
-    pending: tuple[Decided, ...] = ()
+    overdue: int = 0
+    rollbacks: int = 0
+    outages: int = 0
+    outage: Outage | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What is known of a run; events make a new one of it, and instructions follow from it alone.
+
+    - `tasks` has one state per task, in task order. A task whose head is older than what is finished is behind; what
+      depends on it can only go on tentatively.
+    - `pending` is what the last event calls for by itself.
+    - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
+    """
+
+    phase: Phase = Phase.WAITING
+    epoch: int = 0
+    nodes: tuple[Node, ...] = ()
+    tasks: tuple[TaskState, ...] = ()
+    logs: Logs = field(default_factory=Logs)
+    passes: Passes = field(default_factory=Passes)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    placement: Placing = field(default_factory=Placing)
+    failures: Failures = field(default_factory=Failures)
+    pending: tuple[Decided, ...] = ()
     wrap_up: Stop | None = None
     stop: Stop | None = None
 
     @property
+    def finished(self) -> int:
+        """The newest batch that a live pass is through."""
+        return self.passes.finished
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage that lasts, if tasks are missing."""
+        return self.failures.outage
+
+    @property
     def newest(self) -> Cut:
         """The newest checkpoint."""
-        return self.kept[-1]
+        return self.checkpoints.kept[-1]
 
     @property
     def final(self) -> int:
         """The newest batch whose final results are committed, of all tasks that have results."""
-        return min(self.published.values(), default=self.finished)
+        return min(self.logs.published.values(), default=self.finished)
+
+    def with_outage(self, outage: Outage | None) -> RunState:
+        """The same with this outage."""
+        return replace(self, failures=replace(self.failures, outage=outage))

@@ -116,11 +116,10 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         phase=Phase.RUNNING,
         epoch=event.epoch,
         nodes=event.nodes,
-        logged=event.logged,
-        finished=checkpoint.newest_batch,
-        published=published,
-        kept=(checkpoint,),
-        replicated=run.replicas,
+        logs=replace(state.logs, logged=event.logged, published=published),
+        passes=replace(state.passes, finished=checkpoint.newest_batch),
+        checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
+        placement=replace(state.placement, replicated=run.replicas),
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
@@ -135,7 +134,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
     if state.outage is not None:  # some are stored at older batches: nothing goes on before they have caught up
-        state = replace(state, outage=replace(state.outage, stalled=run.settings.patience))
+        state = state.with_outage(replace(state.outage, stalled=run.settings.patience))
     return state
 
 
@@ -168,7 +167,7 @@ def _wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collectio
 
 
 def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
-    asked = state.logging
+    asked = state.logs.logging
     if asked is None or asked.first != event.first:
         return Ignored("these batches were not asked for, or are known")
     fewest = 0 if event.ended else 1
@@ -178,30 +177,31 @@ def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
             f"a driver logs {fewest} to {asked.count} batches from {asked.first} on, found through {event.last}: "
             "correct the driver",
         )
-    return replace(state, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0)
+    return replace(
+        state, logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0)
+    )
 
 
 def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
-    asked = state.logging
+    asked = state.logs.logging
     if asked is None or (asked.first, asked.attempt) != (event.first, event.attempt):
         return Ignored("these batches were not asked for, or are known")
     if not event.again:
         return failed(state, f"batch {event.first} cannot be planned: {event.cause}")
     if event.storage:
-        faults = state.log_faults + 1
+        faults = state.logs.log_faults + 1
         if not has_patience(run, faults):
             return failed(state, given_up(run, f"batch {event.first} was not logged", event.cause))
-        return replace(state, logging=None, log_attempt=asked.attempt + 1, log_faults=faults)
+        return replace(state, logs=replace(state.logs, logging=None, log_attempt=asked.attempt + 1, log_faults=faults))
     if asked.attempt >= run.settings.max_attempts:
         return failed(
             state, f"batch {event.first} could not be planned and logged, tried {event.attempt} times: {event.cause}"
         )
-    return replace(state, logging=None, log_attempt=asked.attempt + 1)
+    return replace(state, logs=replace(state.logs, logging=None, log_attempt=asked.attempt + 1))
 
 
 def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
-    under_way = (running for running in (state.live, state.round) if running is not None)
-    running = next((running for running in under_way if running.pass_id == event.pass_id), None)
+    running = next((running for running in state.passes.running if running.pass_id == event.pass_id), None)
     if running is None:
         return Ignored("this pass does not run")
     reported = {(report.version, report.node) for report in event.reports}
@@ -220,25 +220,31 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         number = run.number[task]
         span = Span(running.first, running.last, running.pass_id, tuple(step.node for step in steps))
         tasks[number] = replace(tasks[number], retained=(*tasks[number].retained, span))
-    state = replace(state, tasks=tuple(tasks), unpublished=(*state.unpublished, *results))
+    state = replace(
+        state, tasks=tuple(tasks), logs=replace(state.logs, unpublished=(*state.logs.unpublished, *results))
+    )
     written = sum(report.written_bytes for report in event.reports)
     if running.kind is PassKind.LIVE:
         state = _paced(state, event.at_s, running.last - running.first + 1)
-        overdue = state.overdue if partial(run, running) else 0
-        state = replace(state, live=None, live_attempt=1, live_faults=0, finished=running.last, overdue=overdue)
+        overdue = state.failures.overdue if partial(run, running) else 0
+        state = replace(
+            state,
+            passes=replace(state.passes, live=None, live_attempt=1, live_faults=0, finished=running.last),
+            failures=replace(state.failures, overdue=overdue),
+        )
         state = counted(run, state, event.reports, running.last - running.first + 1)
         if state.outage is not None:
-            state = replace(state, outage=replace(state.outage, bytes=state.outage.bytes + written))
+            state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
     else:
-        state = _closer(run, replace(state, round=None, round_attempt=1, round_faults=0))
+        state = _closer(run, replace(state, passes=replace(state.passes, round=None, round_attempt=1, round_faults=0)))
     return settle(run, state)
 
 
 def _paced(state: RunState, at_s: float, batches: int) -> RunState:
     """How long a batch takes: a moving mean, from one live pass to the next."""
-    spent = (at_s - state.seen_s) / batches if state.seen_s else 0.0
-    mean = spent if not state.batch_s else 0.8 * state.batch_s + 0.2 * spent
-    return replace(state, seen_s=at_s, batch_s=mean)
+    spent = (at_s - state.checkpoints.seen_s) / batches if state.checkpoints.seen_s else 0.0
+    mean = spent if not state.checkpoints.batch_s else 0.8 * state.checkpoints.batch_s + 0.2 * spent
+    return replace(state, checkpoints=replace(state.checkpoints, seen_s=at_s, batch_s=mean))
 
 
 def _stepped(task: TaskState, step: Step, running: Running) -> TaskState:
@@ -277,7 +283,8 @@ def _results(run: Run, state: RunState, running: Running) -> list[Results]:
     final: list[Part] = []
     tentative: list[Part] = []
     held = state.outage is not None and state.outage.holding
-    quality = qualities(run, running.steps, state.measured) if any(step.tentative for step in running.steps) else {}
+    any_tentative = any(step.tentative for step in running.steps)
+    quality = qualities(run, running.steps, state.placement.measured) if any_tentative else {}
     for step in running.steps:
         if step.role is not Role.PRIMARY or step.task not in run.publishers or step.rebuilding is not None:
             continue
@@ -301,12 +308,12 @@ def through(state: RunState, task: Task) -> int:
     """The newest batch of which a task's final results are committed or wait."""
     waiting = (
         part.last
-        for results in state.unpublished
+        for results in state.logs.unpublished
         if not results.tentative
         for part in results.parts
         if part.task == task
     )
-    return max(state.published[task], max(waiting, default=0))
+    return max(state.logs.published[task], max(waiting, default=0))
 
 
 def _closer(run: Run, state: RunState) -> RunState:
@@ -320,56 +327,68 @@ def _closer(run: Run, state: RunState) -> RunState:
         stalled = 0
     elif stalled < run.settings.patience:  # once live passes pause, they do until the cutover
         stalled = stalled + 1 if before is not None and left >= before else 0
-    return replace(state, outage=replace(state.outage, lag=left, stalled=stalled))
+    return state.with_outage(replace(state.outage, lag=left, stalled=stalled))
 
 
 def _published(state: RunState, event: Published) -> Learned:
     front = _front(state, event.pass_id, event.tentative)
     if front is None:
         return Ignored("these results are not being published")
-    published = dict(state.published)
+    published = dict(state.logs.published)
     if not front.tentative:
         published |= {part.task: part.last for part in front.parts}
-    rest = state.unpublished[1:]
-    return replace(state, published=published, unpublished=rest, publishing=None, publish_attempt=1, publish_faults=0)
+    rest = state.logs.unpublished[1:]
+    return replace(
+        state,
+        logs=replace(
+            state.logs, published=published, unpublished=rest, publishing=None, publish_attempt=1, publish_faults=0
+        ),
+    )
 
 
 def _publish_failed(run: Run, state: RunState, event: PublishFailed) -> Learned:
     front = _front(state, event.pass_id, event.tentative)
-    if front is None or event.attempt != state.publishing:
+    if front is None or event.attempt != state.logs.publishing:
         return Ignored("these results are not being published")
     part = front.parts[0]
     what = f"results of batches {part.first} to {part.last} were not published"
     if event.storage:
-        faults = state.publish_faults + 1
+        faults = state.logs.publish_faults + 1
         if not has_patience(run, faults):
             return failed(state, given_up(run, what, event.cause))
-        return replace(state, publishing=None, publish_attempt=event.attempt + 1, publish_faults=faults)
+        return replace(
+            state, logs=replace(state.logs, publishing=None, publish_attempt=event.attempt + 1, publish_faults=faults)
+        )
     if event.attempt >= run.settings.max_attempts:
         return failed(state, f"{what} in {event.attempt} attempts: {event.cause}")
-    return replace(state, publishing=None, publish_attempt=event.attempt + 1)
+    return replace(state, logs=replace(state.logs, publishing=None, publish_attempt=event.attempt + 1))
 
 
 def _front(state: RunState, pass_id: PassId, tentative: bool) -> Results | None:
     """The results that are being published, if these are they."""
-    if state.publishing is None or not state.unpublished:
+    if state.logs.publishing is None or not state.logs.unpublished:
         return None
-    front = state.unpublished[0]
+    front = state.logs.unpublished[0]
     return front if (front.pass_id, front.tentative) == (pass_id, tentative) else None
 
 
 def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Learned:
-    storing = state.storing
+    storing = state.checkpoints.storing
     if storing is None or (storing.cut.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
     cut = storing.cut
-    kept = (*state.kept, cut)[-KEPT_CHECKPOINTS:]
-    spent = event.seconds if not state.checkpoint_s else 0.8 * state.checkpoint_s + 0.2 * event.seconds
+    kept, mean_s = (*state.checkpoints.kept, cut)[-KEPT_CHECKPOINTS:], state.checkpoints.checkpoint_s
+    mean_s = 0.8 * mean_s + 0.2 * event.seconds if mean_s else event.seconds
     tasks = tuple(with_fewer_rebuild_points(*pair) for pair in zip(state.tasks, cut.points, strict=True))
-    state = replace(state, storing=None, kept=kept, rollbacks=0, checkpoint_s=spent, tasks=tasks)
+    state = replace(
+        state,
+        tasks=tasks,
+        checkpoints=replace(state.checkpoints, storing=None, kept=kept, checkpoint_s=mean_s),
+        failures=replace(state.failures, rollbacks=0),
+    )
     state = swept(run, state)
     if standing(run, state).healthy:
-        state = replace(state, losses=0, alert=False)
+        state = replace(state, failures=replace(state.failures, losses=0, alert=False))
         tasks = tuple(_trimmed(run, task, number, cut) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), cut)
         state = begin_moves(run, state, cut)
@@ -385,10 +404,10 @@ def _trimmed(run: Run, task: TaskState, number: int, cut: Cut) -> TaskState:
 
 
 def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Learned:
-    storing = state.storing
+    storing = state.checkpoints.storing
     if storing is None or (storing.cut.number, storing.attempt) != (event.number, event.attempt):
         return Ignored("this checkpoint is not being stored")
-    state = replace(state, storing=None)
+    state = replace(state, checkpoints=replace(state.checkpoints, storing=None))
     alive = {node.name for node in state.nodes}
     if not standing(run, state).healthy or not set(storing.nodes) <= alive:
         return state  # not its own fault: the next one begins when all tasks are back
@@ -396,21 +415,26 @@ def _checkpoint_failed(run: Run, state: RunState, event: CheckpointFailed) -> Le
     if not has_patience(run, faults):
         return failed(state, given_up(run, f"checkpoint {event.number} was not stored", event.cause))
     # A newer one that is due by now takes its place, but not with fresh patience: the store must answer at some time.
-    return replace(state, due=replace(state.due or storing, attempt=storing.attempt + 1, faults=faults))
+    return replace(
+        state,
+        checkpoints=replace(
+            state.checkpoints, due=replace(state.checkpoints.due or storing, attempt=storing.attempt + 1, faults=faults)
+        ),
+    )
 
 
 def _nodes_joined(state: RunState, event: NodesJoined) -> Learned:
-    known = state.gone | {node.name for node in state.nodes}
+    known = state.failures.gone | {node.name for node in state.nodes}
     new = tuple(node for node in event.nodes if node.name not in known)
     if not new:
         return Ignored("these nodes are known")
-    return replace(state, nodes=state.nodes + new, placement_due=True, rebalancing_due=True)
+    return replace(state, nodes=state.nodes + new, placement=replace(state.placement, due=True, rebalancing_due=True))
 
 
 def _woken(state: RunState, event: Woken) -> Learned:
     if state.outage is None or state.outage.number != event.outage or not state.outage.holding:
         return Ignored("this outage does not wait")
-    return replace(state, outage=replace(state.outage, holding=False))
+    return state.with_outage(replace(state.outage, holding=False))
 
 
 def _stop_requested(state: RunState, event: StopRequested) -> Learned:

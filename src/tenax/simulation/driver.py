@@ -459,7 +459,7 @@ class Driver:
 
     def _judge_progress(self, event: Event) -> None:
         """No round is made twice, unless what it made was lost: else a task would never catch up."""
-        running, outage = self.coordinator.state.round, self.coordinator.state.outage
+        running, outage = self.coordinator.state.passes.round, self.coordinator.state.outage
         lost = isinstance(event, NodesLost) or (isinstance(event, PassFailed) and isinstance(event.failure, NodeGone))
         if lost or outage is None:
             self._rounds.clear()

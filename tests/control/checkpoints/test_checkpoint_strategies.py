@@ -36,7 +36,7 @@ def stored_with(
     while talk.coordinator.state.finished < batches:
         talk.finishes_live()
         talk.publishes()
-        while talk.coordinator.state.storing is not None:
+        while talk.coordinator.state.checkpoints.storing is not None:
             assert talk.store is not None
             found.append((talk.coordinator.state.finished, names(talk.store)))
             talk.stores()
@@ -73,7 +73,7 @@ def test_a_sweep_goes_upstream_from_the_last_tasks_and_leaves_no_outputs() -> No
         (12, ["b[0]@8"]),
     ]
     assert talk.coordinator.state.newest.outputs == ()
-    assert talk.coordinator.state.sweeps == ()
+    assert talk.coordinator.state.checkpoints.sweeps == ()
 
 
 def test_versions_that_a_sweep_has_yet_to_store_are_kept() -> None:
@@ -143,7 +143,7 @@ def rounds_until_whole(talk: Dialogue) -> list[RunPass]:
     """The rounds in which lost tasks come back."""
     seen: list[RunPass] = []
     for _ in range(20):
-        if talk.coordinator.state.round is None:
+        if talk.coordinator.state.passes.round is None:
             break
         assert talk.round is not None
         seen.append(talk.round)
@@ -157,22 +157,22 @@ def recovered(talk: Dialogue) -> list[str]:
     stored: list[str] = []
     for _ in range(20):
         state = talk.coordinator.state
-        if state.round is not None:
+        if state.passes.round is not None:
             talk.comes_back()
-        elif state.storing is not None:
+        elif state.checkpoints.storing is not None:
             assert talk.store is not None
             stored += names(talk.store)
             talk.stores()
-        elif state.live is not None:
+        elif state.passes.live is not None:
             talk.finishes_live()
-        if talk.coordinator.state.unpublished:
+        if talk.coordinator.state.logs.unpublished:
             talk.publishes()
     return stored
 
 
 def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:
     talk, _ = stored_with(Strategy.SWEEPING, 8)
-    trim = talk.coordinator.state.trimmed
+    trim = talk.coordinator.state.checkpoints.trimmed
     assert trim is not None
     assert trim.retained_before_of == {B: 5, C: 9}
     assert trim.source_log_before == 1  # the older of the two kept lines still has b at the beginning
@@ -183,7 +183,7 @@ def test_nothing_runs_while_a_node_is_stored_synchronously() -> None:
     talk.logs(20)
     assert not any(said.startswith("live") for said in talk.finishes_live())
     assert not any(said.startswith("live") for said in talk.publishes())
-    assert talk.coordinator.state.storing is not None
+    assert talk.coordinator.state.checkpoints.storing is not None
     assert any(said.startswith("live") for said in talk.stores())
 
 
@@ -233,7 +233,7 @@ def test_the_interval_is_in_batches_in_seconds_or_the_best_for_a_failure_rate(
         assert talk.live is not None
         talk.tell(PassFinished(talk.live.pass_id, finished(talk.live).reports, at_s))
         talk.publishes()
-        if talk.coordinator.state.storing is not None:
+        if talk.coordinator.state.checkpoints.storing is not None:
             assert talk.store is not None
             talk.tell(CheckpointStored(talk.store.cut.number, talk.store.attempt, 1_000, 0.5))
     run = Run(TREE, settings, nowhere)

@@ -16,7 +16,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role, TaskState
 from tenax.control.events import PassFinished, Started
 from tenax.control.instructions import RunPass, Step
-from tenax.control.state import RunState, Strategy
+from tenax.control.state import Checkpoints, RunState, Strategy
 from tenax.control.versions import NO_PASS, Cut, RebuildPoint, RestorePoint, Version
 from tenax.model.tasks import Task
 
@@ -57,7 +57,7 @@ def goes_to(talk: Dialogue, batch: int) -> None:
     while talk.coordinator.state.finished < batch:
         talk.finishes_live()
         talk.publishes()
-        while talk.coordinator.state.storing is not None:
+        while talk.coordinator.state.checkpoints.storing is not None:
             talk.stores()
 
 
@@ -69,9 +69,9 @@ def rounds_until_healthy(talk: Rebuilding) -> list[RunPass]:
     """The rounds that bring everything back."""
     seen: list[RunPass] = []
     for _ in range(MAX_EVENTS):
-        if talk.coordinator.state.publishing is not None:
+        if talk.coordinator.state.logs.publishing is not None:
             talk.publishes()
-        elif talk.coordinator.state.round is not None:
+        elif talk.coordinator.state.passes.round is not None:
             assert talk.round is not None
             seen.append(talk.round)
             talk.finishes_round()
@@ -108,22 +108,22 @@ def test_a_rebuild_point_is_for_a_batch_from_which_its_consumers_are_fed() -> No
 
 def test_the_source_log_is_kept_as_far_back_as_states_are_rebuilt_from() -> None:
     talk = run_to(12)
-    trim = talk.coordinator.state.trimmed
+    trim = talk.coordinator.state.checkpoints.trimmed
     assert trim is not None
-    older = talk.coordinator.state.kept[0]
+    older = talk.coordinator.state.checkpoints.kept[0]
     assert (older.oldest_batch, trim.source_log_before) == (0, 1)
     assert trim.retained_before == 4
 
 
 def test_a_lost_task_is_rebuilt_without_output_to_where_it_was() -> None:
     talk = run_to(12)
-    before = dict(talk.coordinator.state.published)
+    before = dict(talk.coordinator.state.logs.published)
     talk.loses("n3")  # c
     seen = rounds_until_healthy(talk)
     toward = [step for order in seen for step in rebuilding(order) if step.task == C]
     assert toward[0].start == Version(C, 9, NO_PASS)
     assert {step.rebuilding for step in toward} == {RebuildPoint(C, 12, 10)}  # its consumer d is at 12
-    assert talk.coordinator.state.published == before
+    assert talk.coordinator.state.logs.published == before
     assert [order.last for order in seen if any(step.task == C for step in rebuilding(order))][-1] == 12
 
 
@@ -146,9 +146,9 @@ def test_what_a_state_sends_while_it_is_rebuilt_is_not_retained() -> None:
             if task.primary is not None and task.primary.rebuilding is not None:
                 spans = [span for span in task.retained if task.primary.node in span.nodes]
                 assert not spans, f"{TREE.task(number)} retains outputs of a state that is not its own yet"
-        if talk.coordinator.state.publishing is not None:
+        if talk.coordinator.state.logs.publishing is not None:
             talk.publishes()
-        elif talk.coordinator.state.round is not None:
+        elif talk.coordinator.state.passes.round is not None:
             talk.finishes_round()
     assert talk.coordinator.standing.healthy
 
@@ -201,7 +201,7 @@ def test_a_store_of_another_strategy_is_taken_over() -> None:
     while talk.coordinator.state.finished < 20:
         talk.finishes_live()
         talk.publishes()
-        while talk.coordinator.state.storing is not None:
+        while talk.coordinator.state.checkpoints.storing is not None:
             talk.stores()
             seen.append({task.operator: point for task, point in cut_of(talk).items()})
     assert seen[0]["b"] == cut.points[TREE.number(B)]  # its rebuild point would reach back behind what is in the log
@@ -229,7 +229,7 @@ def test_a_task_that_is_stored_no_more_has_no_outputs_beside_it() -> None:
 
 def test_of_two_stored_rebuild_points_for_one_batch_the_one_that_reaches_back_less_is_taken() -> None:
     older, newer = Cut(8, (RebuildPoint(B, 5, 1),)), Cut(9, (RebuildPoint(B, 5, 3),))
-    state = RunState(kept=(older, newer))
+    state = RunState(checkpoints=Checkpoints(kept=(older, newer)))
     assert stored_point(state, 0, 7) == RebuildPoint(B, 5, 3)  # what batches 1 and 2 gave may be trimmed
 
 

@@ -59,7 +59,7 @@ def test_live_passes_go_on_while_a_copy_catches_up() -> None:
     task = talk.coordinator.state.tasks[TREE.number(E)]
     assert task.replica is not None
     assert (task.replica.node, task.replica.stored) == ("n2", True)
-    assert talk.coordinator.state.live is not None
+    assert talk.coordinator.state.passes.live is not None
     assert homes(talk)[E] == "n1"
     goes_on(talk, 6)
     assert homes(talk)[E] == "n2"
@@ -87,7 +87,7 @@ def test_a_new_node_that_is_lost_again_leaves_everything_as_it_was() -> None:
     goes_on(talk, 6)
     assert set(homes(talk).values()) == {"n1"}
     assert all(task.replica is None for task in talk.coordinator.state.tasks)
-    assert talk.coordinator.state.moving == {}
+    assert talk.coordinator.state.placement.moving == {}
 
 
 def test_an_old_node_that_is_lost_leaves_the_copies_to_go_on() -> None:

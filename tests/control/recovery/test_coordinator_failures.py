@@ -187,14 +187,14 @@ def test_a_replica_that_cannot_keep_up_does_not_put_off_checkpoints_for_ever() -
     for _ in range(8):  # live passes of two batches, rounds of one
         talk.finishes_live()
         talk.publishes()
-        if talk.coordinator.state.storing is not None:
+        if talk.coordinator.state.checkpoints.storing is not None:
             talk.stores()
-        if talk.coordinator.state.live is None:
+        if talk.coordinator.state.passes.live is None:
             break
-        if talk.coordinator.state.round is not None:
+        if talk.coordinator.state.passes.round is not None:
             talk.finishes_round()
     talk.comes_back()
-    assert talk.coordinator.state.storing is not None
+    assert talk.coordinator.state.checkpoints.storing is not None
     assert talk.coordinator.standing.healthy
 
 

@@ -202,12 +202,12 @@ def test_live_passes_wait_for_the_join_when_rounds_come_no_closer() -> None:
         talk.finishes_round()
     assert not any("live" in said for said in talk.finishes_live())
     for _ in range(20):
-        if talk.coordinator.state.round is None:
+        if talk.coordinator.state.passes.round is None:
             break
-        assert talk.coordinator.state.live is None
+        assert talk.coordinator.state.passes.live is None
         talk.finishes_round()
     assert talk.coordinator.state.outage is None
-    assert talk.coordinator.state.live is not None
+    assert talk.coordinator.state.passes.live is not None
 
 
 def test_final_results_take_back_the_tentative_ones_in_order() -> None:
@@ -216,13 +216,13 @@ def test_final_results_take_back_the_tentative_ones_in_order() -> None:
     talk.finishes_live()
     said = []
     for _ in range(20):
-        if talk.coordinator.state.round is not None:
+        if talk.coordinator.state.passes.round is not None:
             talk.finishes_round()
-        elif talk.coordinator.state.live is not None and talk.coordinator.state.outage is not None:
+        elif talk.coordinator.state.passes.live is not None and talk.coordinator.state.outage is not None:
             talk.finishes_live()
         else:
             break
-    while talk.coordinator.state.publishing is not None:
+    while talk.coordinator.state.logs.publishing is not None:
         said += [one for one in talk.publishes() if "d[0]" in one and "publish" in one]
     assert said == [
         "publish tentative 1.5: d[0] 5-6 at 0.00",
@@ -238,7 +238,7 @@ def test_results_that_were_final_before_a_loss_are_not_published_again() -> None
     for _ in range(2):
         said += talk.finishes_round()
     assert not any("publish" in one for one in said)
-    assert talk.coordinator.state.published == {E: 4, D: 4}
+    assert talk.coordinator.state.logs.published == {E: 4, D: 4}
 
 
 def test_no_checkpoint_begins_while_tasks_are_missing_and_the_one_that_is_owed_is_made_after_the_join() -> None:
@@ -247,7 +247,7 @@ def test_no_checkpoint_begins_while_tasks_are_missing_and_the_one_that_is_owed_i
     talk.finishes_live()
     talk.publishes()
     talk.publishes()  # batch 6 is finished, and all is published that there is
-    assert talk.coordinator.state.storing is None
+    assert talk.coordinator.state.checkpoints.storing is None
     talk.comes_back()
     talk.finishes_live()
     assert talk.comes_back() == ["store 8: a[0]@8/1.6 n1, e[0]@8/1.6 n5, b[0]@8/1.6 n2, c[0]@8/1.9 n6, d[0]@8/1.9 n4"]
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_was_stored_in_spite_of_a_loss_counts() -> None:
     talk.publishes()
     talk.loses("n3")
     assert talk.tell(CheckpointStored(4, 1))[0] == "round 1.5, batches 1-2, keep 0"
-    assert [cut.oldest_batch for cut in talk.coordinator.state.kept] == [0, 4]
+    assert [cut.oldest_batch for cut in talk.coordinator.state.checkpoints.kept] == [0, 4]
     assert not any("trim" in said for said in talk.comes_back())  # what recovery reads stays until it is over
 
 

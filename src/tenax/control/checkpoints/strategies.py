@@ -63,11 +63,11 @@ def interval(run: Run, state: RunState) -> int:
     """
     settings = run.settings
     seconds = settings.checkpoint_every_s
-    if settings.failure_every_s is not None and state.checkpoint_s:
-        seconds = math.sqrt(2.0 * state.checkpoint_s * settings.failure_every_s)
-    if seconds is None or not state.batch_s:
+    if settings.failure_every_s is not None and state.checkpoints.checkpoint_s:
+        seconds = math.sqrt(2.0 * state.checkpoints.checkpoint_s * settings.failure_every_s)
+    if seconds is None or not state.checkpoints.batch_s:
         return settings.checkpoint_every
-    return max(1, round(seconds / state.batch_s))
+    return max(1, round(seconds / state.checkpoints.batch_s))
 
 
 def acknowledged(run: Run, cut: Cut, number: int) -> int:
@@ -81,14 +81,18 @@ def sweeping(run: Run, state: RunState, numbers: Collection[int]) -> RunState:
     if not any(run.sweeps[number] and not run.graph.consumers_of(number) for number in numbers):
         return state
     heads = tuple(task.head for task in state.tasks)
-    return replace(state, sweeps=(*state.sweeps, heads)[-MAX_SWEEPS:])
+    return replace(
+        state, checkpoints=replace(state.checkpoints, sweeps=(*state.checkpoints.sweeps, heads)[-MAX_SWEEPS:])
+    )
 
 
 def swept(run: Run, state: RunState) -> RunState:
     """End the sweeps that have come to their first tasks."""
     numbers, points = run.by_strategy.get(Strategy.SWEEPING, ()), state.newest.points
-    left = (heads for heads in state.sweeps if any(points[task].batch < heads[task].batch for task in numbers))
-    return replace(state, sweeps=tuple(left)) if state.sweeps else state
+    left = (
+        heads for heads in state.checkpoints.sweeps if any(points[task].batch < heads[task].batch for task in numbers)
+    )
+    return replace(state, checkpoints=replace(state.checkpoints, sweeps=tuple(left)))
 
 
 def captured(run: Run, state: RunState, numbers: Collection[int]) -> Upload | None:
@@ -151,9 +155,11 @@ def _offers(run: Run, state: RunState, numbers: Collection[int]) -> dict[int, Re
     for number in sorted(numbers, reverse=True):  # consumers before their producers
         offers[number] = state.tasks[number].head
         consumers = run.graph.consumers_of(number)
-        if run.sweeps[number] and consumers and state.sweeps:
+        if run.sweeps[number] and consumers and state.checkpoints.sweeps:
             bound = min(offers.get(consumer, cut[consumer]).inputs_after for consumer in consumers)
-            heads = (swept[number] for swept in state.sweeps if cut[number].batch < swept[number].batch <= bound)
+            heads = (
+                swept[number] for swept in state.checkpoints.sweeps if cut[number].batch < swept[number].batch <= bound
+            )
             offers[number] = max(heads, key=lambda head: head.batch, default=offers[number])
     return offers
 
@@ -192,8 +198,8 @@ def _node(task: TaskState) -> str:
 
 def stored_outputs(state: RunState, number: int, batch: int) -> Span | None:
     """Outputs of a task for a batch that lie in the store; after a rollback the older checkpoints are asked first."""
-    cuts = state.kept[::-1]
-    cuts = cuts[state.rollbacks :] + cuts[: state.rollbacks]
+    cuts = state.checkpoints.kept[::-1]
+    cuts = cuts[state.failures.rollbacks :] + cuts[: state.failures.rollbacks]
     spans = (span for cut in cuts for span in cut.outputs_of(number))
     return next((span for span in spans if span.first <= batch <= span.last), None)
 
@@ -203,7 +209,7 @@ def stored_point(state: RunState, number: int, batch: int) -> RestorePoint | Non
 
     Of two rebuild points of one batch it is the one that reaches back less: what the other needs may be trimmed.
     """
-    points = (cut.points[number] for cut in state.kept if cut.points[number].batch <= batch)
+    points = (cut.points[number] for cut in state.checkpoints.kept if cut.points[number].batch <= batch)
     return max(points, key=lambda point: (point.batch, point.inputs_after), default=None)
 
 

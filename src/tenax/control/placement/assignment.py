@@ -103,7 +103,7 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | Non
 
 def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:
     """The replicas that may go now, those furthest behind first; none that steps in a running pass."""
-    if state.live is not None or state.round is not None:
+    if state.passes.running:
         return []
     found = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
     return sorted(found, key=lambda one: (one[1].batch, -run.graph.cost[one[0]], one[0]))
@@ -119,7 +119,7 @@ def place_replicas(run: Run, state: RunState, checkpoint: Cut) -> RunState:
     tasks = list(state.tasks)
     rooms = Rooms(run, state)
     by_name = {node.name: node for node in state.nodes}
-    for task in sorted(state.replicated, key=run.number.__getitem__):
+    for task in sorted(state.placement.replicated, key=run.number.__getitem__):
         number = run.number[task]
         known = tasks[number]
         if known.primary is None or known.replica is not None or run.is_source[number]:

@@ -22,7 +22,7 @@ from tenax.errors import TenaxError
 
 def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     """Copies on the nodes where tasks should be, if nodes have come since the last time; all tasks are up to date."""
-    if not state.rebalancing_due or state.moving or state.wrap_up is not None:
+    if not state.placement.rebalancing_due or state.placement.moving or state.wrap_up is not None:
         return state
     rooms = Rooms(run, state)
     nodes = {node.name: node for node in state.nodes}
@@ -35,7 +35,7 @@ def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
             point = task.rebuild_point(cut.points[number], task.head.batch)
             tasks[number] = replace(task, replica=Copy(name, point, stored=True))
             moving[number] = name
-    return replace(state, tasks=tuple(tasks), rebalancing_due=False, moving=moving)
+    return replace(state, tasks=tuple(tasks), placement=replace(state.placement, rebalancing_due=False, moving=moving))
 
 
 def _moves(run: Run, state: RunState, used: Mapping[str, float]) -> dict[int, str]:
@@ -71,15 +71,20 @@ def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
 
 def change_places(run: Run, state: RunState) -> tuple[RunState, TasksMoved | None]:
     """Let tasks go on where they move to, when nothing runs and the last of them has caught up."""
-    if not state.moving or state.live is not None or state.round is not None:
+    if not state.placement.moving or state.passes.running:
         return state, None
-    if not all(run.is_source[number] or state.tasks[number].in_step for number in state.moving):
+    if not all(run.is_source[number] or state.tasks[number].in_step for number in state.placement.moving):
         return state, None
     tasks = list(state.tasks)
-    for number, name in state.moving.items():
+    for number, name in state.placement.moving.items():
         tasks[number] = _moved(tasks[number], name)
-    homes = {run.tasks[number]: name for number, name in state.moving.items()}
-    return replace(state, tasks=tuple(tasks), moving={}, sweeps=()), TasksMoved(homes)
+    homes = {run.tasks[number]: name for number, name in state.placement.moving.items()}
+    return replace(
+        state,
+        tasks=tuple(tasks),
+        placement=replace(state.placement, moving={}),
+        checkpoints=replace(state.checkpoints, sweeps=()),
+    ), TasksMoved(homes)
 
 
 def _moved(task: TaskState, node: str) -> TaskState:

@@ -23,53 +23,58 @@ def counted(run: Run, state: RunState, reports: Iterable[TaskReport], batches: i
     """With the rows of a live pass; those of a replica are its primary's. O(tasks)."""
     if state.outage is not None:
         return state  # the rows of missing tasks are missing too
-    before = state.counts or Counts(0, (0,) * len(run.tasks), (0,) * len(run.tasks))
+    before = state.placement.counts or Counts(0, (0,) * len(run.tasks), (0,) * len(run.tasks))
     taken, given = list(before.taken), list(before.given)
     for task, report in {report.version.task: report for report in reports}.items():
         taken[run.number[task]] += report.rows
         given[run.number[task]] += report.rows_out
     counts = Counts(before.batches + batches, tuple(taken), tuple(given))
     if counts.batches < run.settings.measure_every or not any(given):
-        return replace(state, counts=counts)
+        return replace(state, placement=replace(state.placement, counts=counts))
     rows = Rows(tuple(map(float, taken)), tuple(map(float, given)))
-    return replace(state, counts=None, measured=rows, plan_due=run.settings.follow_gain is not None)
+    return replace(
+        state,
+        placement=replace(state.placement, counts=None, measured=rows, plan_due=run.settings.follow_gain is not None),
+    )
 
 
 def plan_replicas(_run: Run, state: RunState) -> tuple[RunState, PlanReplicas | None]:
     """Ask for a plan whenever rates were measured; one at a time, and not while tasks are missing."""
-    if not state.plan_due or state.plan_request is not None or state.measured is None:
+    if not state.placement.plan_due or state.placement.plan_request is not None or state.placement.measured is None:
         return state, None
     if state.phase is not Phase.RUNNING or state.wrap_up is not None or state.outage is not None:
         return state, None
     return (
-        replace(state, plan_request=state.finished, plan_due=False),
-        PlanReplicas(state.finished, state.measured, state.replicated),
+        replace(state, placement=replace(state.placement, plan_request=state.finished, plan_due=False)),
+        PlanReplicas(state.finished, state.placement.measured, state.placement.replicated),
     )
 
 
 def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunState | None:
     """Replicas are to be where the plan says, if it gains enough; None if it was not asked for."""
-    if state.plan_request != event.batch:
+    if state.placement.plan_request != event.batch:
         return None
-    state = replace(state, plan_request=None)
+    state = replace(state, placement=replace(state.placement, plan_request=None))
     wanted = frozenset(task for task in event.replicas if not run.is_source[run.number[task]])
     gain = run.settings.follow_gain
-    if gain is None or event.after - event.before <= gain or wanted == state.replicated:
+    if gain is None or event.after - event.before <= gain or wanted == state.placement.replicated:
         return state
     moved = ReplicasMoved(
-        _sorted(run, state.replicated),
+        _sorted(run, state.placement.replicated),
         _sorted(run, wanted),
         event.before,
         event.after,
         f"by the rows of the batches before {event.batch + 1}, what outputs keep if all else fails rises from "
         f"{event.before:.2f} to {event.after:.2f}",
     )
-    return replace(state, replicated=wanted, pending=(*state.pending, moved))
+    return replace(state, pending=(*state.pending, moved), placement=replace(state.placement, replicated=wanted))
 
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
     """Replicas stay where they are until the next plan; None if it was not asked for."""
-    return replace(state, plan_request=None) if state.plan_request == event.batch else None
+    if state.placement.plan_request != event.batch:
+        return None
+    return replace(state, placement=replace(state.placement, plan_request=None))
 
 
 def retire(run: Run, state: RunState) -> tuple[RunState, None]:
@@ -77,11 +82,13 @@ def retire(run: Run, state: RunState) -> tuple[RunState, None]:
     old = {
         number
         for number, task in enumerate(state.tasks)
-        if task.replica is not None and run.tasks[number] not in state.replicated and number not in state.moving
+        if task.replica is not None
+        and run.tasks[number] not in state.placement.replicated
+        and number not in state.placement.moving
     }
-    if not old or state.live is not None or state.round is not None or not standing(run, state).healthy:
+    if not old or state.passes.running or not standing(run, state).healthy:
         return state, None
-    lacking = any(state.tasks[run.number[task]].in_step is None for task in state.replicated)
+    lacking = any(state.tasks[run.number[task]].in_step is None for task in state.placement.replicated)
     if lacking and all(node.slots is None for node in state.nodes):
         return state, None
     tasks = (replace(task, replica=None) if number in old else task for number, task in enumerate(state.tasks))

@@ -26,14 +26,17 @@ from tenax.control.versions import PassId
 
 def pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure) -> Learned:
     """A pass is over without a result."""
-    live = state.live is not None and state.live.pass_id == pass_id
-    running = state.live if live else state.round
+    live = state.passes.live is not None and state.passes.live.pass_id == pass_id
+    running = state.passes.live if live else state.passes.round
     if running is None or running.pass_id != pass_id:
         return Ignored("this pass does not run")
-    over = settle(run, replace(state, live=None) if live else replace(state, round=None))
+    kind = running.kind
+    attempt, faults = state.passes.tries(kind)
+    over = settle(run, replace(state, passes=state.passes.with_running(kind, None)))
     match failure:
         case OperatorRaised() if live and failure.batch > running.first:
-            return replace(over, live_attempt=1, raises_at=failure.batch)  # what comes before it can pass
+            # what comes before it can pass
+            return replace(over, passes=replace(over.passes, live_attempt=1, raises_at=failure.batch))
         case OperatorRaised():
             # with a last checkpoint: corrected code begins right behind what is published, and replays nothing
             reason = f"{failure}; correct the operator and start again"
@@ -45,15 +48,13 @@ def pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure
         case NodeGone() if any(node.name == failure.node for node in state.nodes):
             return nodes_lost(run, over, NodesLost((failure.node,)))
         case StorageRefused():
-            faults = 1 + (state.live_faults if live else state.round_faults)
-            if not has_patience(run, faults):
+            if not has_patience(run, faults + 1):
                 return failed(
                     over, given_up(run, f"batches {running.first} to {running.last} did not pass", str(failure))
                 )
-            return replace(over, live_faults=faults) if live else replace(over, round_faults=faults)
-    attempt = state.live_attempt if live else state.round_attempt
+            return replace(over, passes=over.passes.with_faults(kind, faults + 1))
     if attempt < run.settings.max_attempts:
-        return replace(over, live_attempt=attempt + 1) if live else replace(over, round_attempt=attempt + 1)
+        return replace(over, passes=over.passes.with_attempt(kind, attempt + 1))
     return _rolled_back(
         run, over, f"batches {running.first} to {running.last} did not pass in {attempt} attempts: {failure}"
     )
@@ -61,9 +62,9 @@ def pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure
 
 def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
     """All tasks at the newest checkpoint, then at the one before it; after that the run ends."""
-    if state.rollbacks >= len(state.kept):
+    if state.failures.rollbacks >= len(state.checkpoints.kept):
         return failed(state, f"{reason}; starting from older checkpoints did not help")
-    checkpoint = state.kept[-1 - state.rollbacks]
+    checkpoint = state.checkpoints.kept[-1 - state.failures.rollbacks]
     tasks = tuple(
         task
         if source
@@ -78,8 +79,8 @@ def _rolled_back(run: Run, state: RunState, reason: str) -> RunState:
         replace(
             state,
             tasks=tasks,
-            rollbacks=state.rollbacks + 1,
             pending=(*state.pending, RolledBack(checkpoint.number, reason)),
+            failures=replace(state.failures, rollbacks=state.failures.rollbacks + 1),
         )
     )
     return settle(run, state)

@@ -28,7 +28,7 @@ from tenax.control.state import Backups, Outage, Outputs, Running, RunState
 def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     """The state after nodes are gone: whatever runs is over, and every task that was there has a new beginning."""
     lost = {node.name for node in state.nodes if node.name in event.nodes}
-    state = replace(state, gone=state.gone | set(event.nodes))
+    state = replace(state, failures=replace(state.failures, gone=state.failures.gone | set(event.nodes)))
     if not lost:
         return state
     if event.overdue:
@@ -45,7 +45,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     for number in run.rebuilt:
         if tasks[number].primary is None:
             tasks[number] = _rebuilt(run, state, number, tasks)
-    losses = state.losses + len(lost)
+    losses = state.failures.losses + len(lost)
     correlated = losses >= run.settings.correlated_losses
     if correlated:
         pending.append(RequestNodes(len(lost)))
@@ -54,10 +54,13 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             state,
             nodes=tuple(node for node in state.nodes if node.name not in lost),
             tasks=tuple(tasks),
-            losses=losses,
-            alert=state.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
-            placement_due=True,
             pending=(*state.pending, *pending),
+            failures=replace(
+                state.failures,
+                losses=losses,
+                alert=state.failures.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
+            ),
+            placement=replace(state.placement, due=True),
         )
     )
     begins = state.outage is None
@@ -66,22 +69,22 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     if begins and state.outage is not None and delay_s and run.settings.outputs is Outputs.TENTATIVE:
         state = replace(
             state,
-            outage=replace(state.outage, holding=True),
             pending=(*state.pending, Wake(delay_s, state.outage.number)),
+            failures=replace(state.failures, outage=replace(state.outage, holding=True)),
         )
     return state
 
 
 def _overdue(run: Run, state: RunState) -> RunState:
     """One more pass did not end: after some, it is the code that does not, and would take one node after the other."""
-    state = replace(state, overdue=state.overdue + 1)
-    if state.overdue < run.settings.max_attempts:
+    state = replace(state, failures=replace(state.failures, overdue=state.failures.overdue + 1))
+    if state.failures.overdue < run.settings.max_attempts:
         return state
-    running = next((one for one in (state.live, state.round) if one is not None), None)
+    running = next(iter(state.passes.running), None)
     which = "a pass" if running is None else f"batches {running.first} to {running.last}"
     reason = (
-        f"a pass ends within its deadline, found that {which} did not, {state.overdue} times on other nodes: correct "
-        "the operator whose code does not end, or make batches smaller, and start again"
+        f"a pass ends within its deadline, found that {which} did not, {state.failures.overdue} times on other nodes: "
+        "correct the operator whose code does not end, or make batches smaller, and start again"
     )
     return replace(state, stop=Stop(Outcome.FAILED, reason, resumable=True))
 
@@ -104,23 +107,18 @@ def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState])
 
 def cancelled(state: RunState) -> RunState:
     """Without running passes and the checkpoint that is made of versions that may be gone."""
-    pending: list[Decided] = [
-        CancelPass(running.pass_id) for running in (state.live, state.round) if running is not None
-    ]
-    if state.storing is not None:
-        pending.append(CancelCheckpoint(state.storing.cut.number))
+    pending: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
+    if state.checkpoints.storing is not None:
+        pending.append(CancelCheckpoint(state.checkpoints.storing.cut.number))
+    outage = None if state.outage is None else replace(state.outage, lag=None, stalled=0)
+    rebalancing_due = state.placement.rebalancing_due or bool(state.placement.moving)
     return replace(
         state,
-        live=None,
-        live_attempt=1,
-        round=None,
-        round_attempt=1,
-        due=None,
-        sweeps=(),
-        rebalancing_due=state.rebalancing_due or bool(state.moving),
-        moving={},
-        outage=None if state.outage is None else replace(state.outage, lag=None, stalled=0),
         pending=(*state.pending, *pending),
+        passes=replace(state.passes, live=None, live_attempt=1, round=None, round_attempt=1),
+        checkpoints=replace(state.checkpoints, due=None, sweeps=()),
+        placement=replace(state.placement, rebalancing_due=rebalancing_due, moving={}),
+        failures=replace(state.failures, outage=outage),
     )
 
 
@@ -145,7 +143,8 @@ def settle(run: Run, state: RunState) -> RunState:
     lagging = any(task.replica is not None and task.replica.batch < task.batch for task in tasks)
     if now.healthy and not lagging:
         tasks = tuple(task if task.replay is None else replace(task, replay=None) for task in tasks)
-    outage = None if now.healthy and not partial(run, state.live) else state.outage
+    outage = None if now.healthy and not partial(run, state.passes.live) else state.outage
     if not now.healthy and outage is None:
-        outage = Outage(state.outages + 1)
-    return replace(state, tasks=tasks, outage=outage, outages=outage.number if outage is not None else state.outages)
+        outage = Outage(state.failures.outages + 1)
+    outages = state.failures.outages if outage is None else outage.number
+    return replace(state, tasks=tasks, failures=replace(state.failures, outage=outage, outages=outages))
