@@ -50,7 +50,7 @@ class Left:
             committer.commit(batch, [stage(self.sink, "jams", 0, batch, "1.1", rows)])
             if batch % 4 == 0:
                 self._checkpoint(store, batch)
-                store.trim(batches=trimmed)
+                store.trim(batch - 4, batch - 3 if trimmed else 0)
         store.close()
         committer.close()
 

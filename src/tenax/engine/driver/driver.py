@@ -301,7 +301,8 @@ class Driver:
                 return self._plan(instruction)
             case instructions.Trim():
                 self.ordering.trim(instruction)
-                self.store.trim(batches=not self.settings.keep_batches)
+                batches_before = 0 if self.settings.keep_batches else instruction.source_log_before
+                self.store.trim(instruction.checkpoints_before, batches_before)
                 self.planner.forget_before(instruction.source_log_before, release=not self.settings.keep_batches)
             case instructions.CancelPass():
                 self.runner.cancel(self._group(str(instruction.pass_id)))
