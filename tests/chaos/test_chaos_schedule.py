@@ -60,8 +60,8 @@ def test_a_wrong_fault_is_refused_in_one_line_with_what_was_found(kind: Kind, te
     with pytest.raises(InvalidRequest) as refused:
         parse_fault(kind, text)
     assert "\n" not in str(refused.value)
-    found = text.partition("@")[2] or text
-    assert repr(text) in str(refused.value) or repr(found) in str(refused.value)
+    moment = text.partition("@")[2] or text
+    assert repr(text) in str(refused.value) or repr(moment) in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["5@3s", "rack3@3s", "rack0@3s"])

@@ -37,26 +37,26 @@ class Executors:
 
 
 def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tmp_path: Path) -> None:
-    executors = Executors(one="a", two="b")
+    executors = Executors(first="a", second="b")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
     assert [node.name for node in nodes.register(nodes.unregistered())] == ["a", "b"]
     (tmp_path / "b").mkdir()
     nodes.deregister("b")
     assert list(nodes.live) == ["a"]
     assert not (tmp_path / "b").exists()  # what it held is of no use under another name
-    executors.names["two"] = "c"
+    executors.names["second"] = "c"
     assert [node.name for node in nodes.register(nodes.unregistered())] == ["c"]
     assert nodes.lost() == ()
 
 
 def test_a_new_executor_that_says_the_name_of_a_known_node_takes_nothing_from_it(tmp_path: Path) -> None:
-    executors = Executors(one="a")
+    executors = Executors(first="a")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
     nodes.register(nodes.unregistered())
-    executors.names["two"] = "a"
+    executors.names["second"] = "a"
     assert nodes.register(nodes.unregistered()) == ()
-    assert nodes.live == {"a": NodeInfo("one", "host")}
-    executors.names["two"] = "b"
+    assert nodes.live == {"a": NodeInfo("first", "host")}
+    executors.names["second"] = "b"
     assert [node.name for node in nodes.register(nodes.unregistered())] == ["b"]
 
 
@@ -72,7 +72,7 @@ class Dying(Executors):
 
 
 def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: Path) -> None:
-    executors = Dying(one="a", two="b", three="c")
+    executors = Dying(first="a", second="b", third="c")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
     nodes.register(nodes.unregistered())
     executors.dying = True

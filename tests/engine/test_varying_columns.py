@@ -135,10 +135,10 @@ def test_a_new_driver_goes_on_with_the_columns_of_the_one_before(tmp_path: Path)
     known = columns(cluster, reports)
     second.restore(0, {}, {}, {"change": known[2].hex(), "gone": ""})
     changed = [replace(report, columns=columns_of_floats()) if report.columns else report for report in reports]
-    found = second.varying(changed)
+    failure = second.varying(changed)
     store.close()
-    assert found is not None
-    assert found.operator == "change"
+    assert failure is not None
+    assert failure.operator == "change"
 
 
 def columns_of_floats() -> bytes:

@@ -114,15 +114,15 @@ def test_a_replica_has_the_state_of_its_primary_and_no_results(cluster: Cluster)
 def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
     # window (3) ─► top-local (3) ─► top (1): it gets what each of the three has sent from two nodes
     copied = [Task(name, index) for name in ("window", "top-local-1") for index in range(3)]
-    found = {}
+    runs = {}
     for name in ("one", "both"):
         cluster = Cluster(application(tmp_path / name), tmp_path / name, 2)
         order = with_replicas(cluster, cluster.order(4, 1), copied)
         active_active = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
         reports = cluster.run(replace(order, active_active=active_active))
         spare = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
-        found[name] = (results(reports, tmp_path / name), spare)
-    (wanted, silent), (got, spare) = found["one"], found["both"]
+        runs[name] = (results(reports, tmp_path / name), spare)
+    (wanted, silent), (got, spare) = runs["one"], runs["both"]
     assert silent == 0
     assert spare > 0
     assert wanted.keys() == got.keys()
@@ -133,9 +133,11 @@ def test_tentative_steps_do_without_missing_producers_and_leave_the_accurate_lin
     cluster = Cluster(application(tmp_path / "a"), tmp_path / "a", 2)
     straight = Cluster(application(tmp_path / "b"), tmp_path / "b", 2)
     for number in (1, 2):
-        one = cluster.order(2, number)
+        order = cluster.order(2, number)
         empties = {
-            int(cluster.graph.operator_of[report.task]): report.empties for report in cluster.run(one) if report.empties
+            int(cluster.graph.operator_of[report.task]): report.empties
+            for report in cluster.run(order)
+            if report.empties
         }
         straight.run(straight.order(2, number))
     heads = cluster.heads

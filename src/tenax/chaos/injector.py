@@ -91,7 +91,7 @@ class Injector:
         self._seen += len(new)
         self._progress.learn(new)
         self._end_hung(new)
-        self._started = self._started or any(one.what is What.STARTED for one in new)
+        self._started = self._started or any(moment.what is What.STARTED for moment in new)
         if not self._started:  # nobody knows yet which nodes there are
             return
         now_s = self._recorder.now_s
@@ -161,7 +161,7 @@ class Injector:
 
     def _free(self, driver: Driver) -> None:
         """Let nodes return before their time if the run cannot go on without them, and nothing will change by time."""
-        waits = self._limit < self._nodes and not any(one.when.unit is Unit.SECONDS for _, one in self._pending)
+        waits = self._limit < self._nodes and not any(fault.when.unit is Unit.SECONDS for _, fault in self._pending)
         coordinator = self._recorder.coordinator
         state = None if coordinator is None else coordinator.state
         stuck = waits and state is not None and any(task.primary is None for task in state.tasks)
@@ -173,7 +173,7 @@ class Injector:
         if now_s - self._stuck_s < STUCK_S + 2 * driver.settings.batch_s:  # not only between two batches
             return
         self._stuck_s = None
-        due = next(((number, one) for number, one in self._pending if one.kind is Kind.RETURN), None)
+        due = next(((number, fault) for number, fault in self._pending if fault.kind is Kind.RETURN), None)
         if due is not None:
             self._recorder.note(What.NOTED, text=f"tasks have no node: {due[1]} happens now")
             self._pending.remove(due)
@@ -189,8 +189,8 @@ def await_nodes(session: Session, count: int) -> None:
     deadline = time.monotonic() + NODES_DEADLINE_S
     while len(session.live_nodes()) < count:
         if time.monotonic() > deadline:
-            found = len(session.live_nodes())
-            raise ClusterFailed(f"{count} nodes come back, found {found} after {NODES_DEADLINE_S:g} s: see spark.log")
+            live = len(session.live_nodes())
+            raise ClusterFailed(f"{count} nodes come back, found {live} after {NODES_DEADLINE_S:g} s: see spark.log")
         time.sleep(POLL_S)
 
 

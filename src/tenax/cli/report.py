@@ -56,14 +56,14 @@ def history(outages: Outages, moments: Iterable[Moment], title: str, ended_s: fl
 
 
 def _landmarks(outages: Outages, faults: Sequence[Moment], begin_s: float) -> list[Landmark]:
-    found = []
+    landmarks = []
     for fault in faults:
         count = len(names(fault.detail.get("nodes")))
-        found.append(Landmark(fault.at_s - begin_s, f"{count} node{'s' * (count != 1)} killed", strike=True))
+        landmarks.append(Landmark(fault.at_s - begin_s, f"{count} node{'s' * (count != 1)} killed", strike=True))
     late = (life for life in outages.nodes.values() if life.joined_s > begin_s)
-    found += [Landmark(life.joined_s - begin_s, f"{life.label} joins") for life in late]
-    found += [Landmark(end_s - begin_s, "all tasks back") for _, end_s in outages.outages if end_s is not None]
-    return found
+    landmarks += [Landmark(life.joined_s - begin_s, f"{life.label} joins") for life in late]
+    landmarks += [Landmark(end_s - begin_s, "all tasks back") for _, end_s in outages.outages if end_s is not None]
+    return landmarks
 
 
 def _node_bars(outages: Outages, begin_s: float, struck: Mapping[str, float]) -> tuple[NodeBar, ...]:
@@ -88,7 +88,7 @@ def _node_bars(outages: Outages, begin_s: float, struck: Mapping[str, float]) ->
         rack = rows[at][0]
         of_each_rack[rack] = of_each_rack.get(rack, 0) + 1
         named[at] = f"{rack or 'place'} · {of_each_rack[rack]}"
-    bars = sorted(placed, key=lambda one: order.index(one[0]))
+    bars = sorted(placed, key=lambda bar: order.index(bar[0]))
     return tuple(NodeBar(named[row], label, came_s, gone_s) for row, label, came_s, gone_s in bars)
 
 
