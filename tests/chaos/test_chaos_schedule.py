@@ -70,7 +70,7 @@ def test_a_cluster_loses_only_what_it_has(text: str) -> None:
         check((parse_fault(Kind.KILL, text),), nodes=4, racks=2)
 
 
-def test_only_tasks_that_there_are_can_be_struck() -> None:
+def test_only_tasks_that_there_are_can_be_hit() -> None:
     graph = TaskGraph(Topology("line", (Operator("a"), Operator("join-1", 2, (Input("a"),)))))
     check_tasks((parse_fault(Kind.KILL, "a[0]+join-1[1]@3b"), parse_fault(Kind.KILL, "all@4b")), graph)
     for wrong in ("join[0]@3b", "a[0]+join-1[2]@3b"):

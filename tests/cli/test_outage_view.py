@@ -174,12 +174,12 @@ def failed_run() -> tuple[Followed, list[Moment]]:
     """A run in which a node was killed and another one came, until all was back."""
     talk = Followed(nodes=[Node(node.name, rack="rack1", slots=1) for node in NODES[:5]])
     talk.steps()
-    strike = Moment(talk.now_s, What.FAULT, {"kind": "kill", "number": 0, "fault": "--kill 1@2b", "nodes": ["n3"]})
+    kill = Moment(talk.now_s, What.FAULT, {"kind": "kill", "number": 0, "fault": "--kill 1@2b", "nodes": ["n3"]})
     talk.loses("n3")
     talk.steps()
     talk.gains(Node("n9", rack="rack1", slots=1))
     talk.recovers()
-    return talk, [strike]
+    return talk, [kill]
 
 
 def test_a_history_has_results_node_bars_and_landmarks() -> None:
@@ -187,7 +187,7 @@ def test_a_history_has_results_node_bars_and_landmarks() -> None:
     timeline = history(talk.outages, moments, "A title", talk.now_s)
     assert set(timeline.outputs) == {"d", "e"}
     assert [landmark.label for landmark in timeline.landmarks] == ["1 node killed", "node 6 joins", "all tasks back"]
-    assert [landmark.strike for landmark in timeline.landmarks] == [True, False, False]
+    assert [landmark.is_fault for landmark in timeline.landmarks] == [True, False, False]
     rows = {bar.label: bar.row for bar in timeline.nodes}
     assert rows["node 6"] == rows["node 3"]  # it takes the place of the lost one
     assert len(set(rows.values())) == 5
@@ -213,10 +213,10 @@ def test_a_report_is_one_file_with_its_picture(tmp_path: Path) -> None:
 
 def test_the_demo_kills_one_whole_rack_and_lets_its_nodes_return_one_by_one() -> None:
     for seed in range(10):
-        strike, *back = demo_schedule(45, 4, seed)
-        assert strike.what in {"rack1", "rack2"}
+        kill, *back = demo_schedule(45, 4, seed)
+        assert kill.what in {"rack1", "rack2"}
         assert [fault.what for fault in back] == ["1", "1"]
-        times = [strike.when.amount, *(fault.when.amount for fault in back)]
+        times = [kill.when.amount, *(fault.when.amount for fault in back)]
         assert times == sorted(set(times))
         assert times[-1] < 45
     assert demo_schedule(45, 4, 3) == demo_schedule(45, 4, 3)

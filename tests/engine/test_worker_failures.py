@@ -1,4 +1,4 @@
-"""Steps without Spark as recovery needs them: again from retained outputs, as shadows, as replicas, tentatively."""
+"""Steps without Spark for recovery: again from retained outputs, as replay copies, as replicas, tentatively."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_lost_task_comes_back_from_what_its_producers_retained(cluster: Cluste
     assert same(before, states_of(cluster, LOST, Version(LOST, order.last, PassId(1, 99)), new_home))
 
 
-def test_shadows_make_the_same_outputs_again_and_no_results(cluster: Cluster, tmp_path: Path) -> None:
+def test_replay_copies_make_the_same_outputs_again_and_no_results(cluster: Cluster, tmp_path: Path) -> None:
     # rows ─► filter ─► keyed ─► window[1]: all above the lost task step again from the beginning
     order = retaining(cluster, 4)
     first = cluster.run(order)

@@ -32,7 +32,7 @@ class What(StrEnum):
     JOINED = "joined"
     """Nodes have come: `nodes`, `racks`."""
     PASS_BEGUN = "pass begun"
-    """`pass`, `kind` (live or round), `first`, `last`, `steps`, `tentative`, `replicas` and `shadows` among them."""
+    """`pass`, `kind` (live or round), `first`, `last`, `steps`, of them `tentative`, `replicas`, `replay_copies`."""
     PASS_ENDED = "pass ended"
     """`pass`, `kind`, `first`, `last`, `seconds`."""
     PASS_FAILED = "pass failed"
@@ -73,8 +73,8 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
-    """One failure and how it was met; a time is none if that never happened.
+class FaultImpact:
+    """A fault and how it was met; a time is none if that never happened.
 
     - `detection_s`: from the fault to the moment at which the run knew of all nodes that are gone.
     - `first_output_s`: from the fault to the next publication, final or tentative, of a batch that was not finished.
@@ -96,7 +96,7 @@ class Outcome:
     - `held`: both judges say so, the replay of the same batches and the reference, of all outputs that it could judge.
     - `final_equals_failure_free` to `corrected_results` are the replay's; `reference` is what the other says.
 
-    Times are those of the worst strike; none if there was none, or if that never happened.
+    Times are those of the worst fault; none if there was none, or if that never happened.
     """
 
     held: bool
@@ -116,7 +116,7 @@ class Outcome:
     schedule: tuple[str, ...]
     unreached: tuple[str, ...]
     seed: int | None
-    strikes: tuple[Strike, ...]
+    faults: tuple[FaultImpact, ...]
     findings: str
     """What both say, in words."""
     reference: Judgement = field(default_factory=Judgement)
@@ -129,12 +129,12 @@ class Outcome:
     def from_json(cls, text: str) -> Outcome:
         """What `to_json` wrote."""
         data = json.loads(text)
-        struck = tuple(Strike(**{**fault, "nodes": tuple(fault["nodes"])}) for fault in data.pop("strikes"))
+        faults = tuple(FaultImpact(**{**fault, "nodes": tuple(fault["nodes"])}) for fault in data.pop("faults"))
         schedule, unreached = tuple(data.pop("schedule")), tuple(data.pop("unreached"))
         judged = data.pop("reference")
         examples, not_judged = tuple(judged.pop("examples")), tuple(judged.pop("not_judged"))
         reference = Judgement(**judged, examples=examples, not_judged=not_judged)
-        return cls(**data, schedule=schedule, unreached=unreached, strikes=struck, reference=reference)
+        return cls(**data, schedule=schedule, unreached=unreached, faults=faults, reference=reference)
 
 
 class Recorder(Observer):
@@ -289,20 +289,20 @@ def _steps(instruction: instructions.RunPass) -> dict[str, Data]:
         "steps": len(instruction.steps),
         "tentative": sum(step.tentative for step in instruction.steps),
         "replicas": sum(step.role is Role.REPLICA for step in instruction.steps),
-        "shadows": sum(step.role is Role.REPLAY for step in instruction.steps),
+        "replay_copies": sum(step.role is Role.REPLAY for step in instruction.steps),
     }
 
 
-def strikes(moments: Sequence[Moment]) -> tuple[Strike, ...]:
+def impacts(moments: Sequence[Moment]) -> tuple[FaultImpact, ...]:
     """Every fault that took nodes or the driver away, and how it was met."""
-    impacts = []
+    measured = []
     for position, moment in enumerate(moments):
-        if moment.what is What.FAULT and moment.detail["kind"] in STRIKING:
-            impacts.append(_strike(moment, finished_through(moments[:position]), moments[position + 1 :]))
-    return tuple(impacts)
+        if moment.what is What.FAULT and moment.detail["kind"] in TAKING_AWAY:
+            measured.append(_impact(moment, finished_through(moments[:position]), moments[position + 1 :]))
+    return tuple(measured)
 
 
-STRIKING = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults that take something away
+TAKING_AWAY = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults that take something away
 
 
 def finished_through(moments: Iterable[Moment]) -> int:
@@ -317,12 +317,12 @@ def finished_through(moments: Iterable[Moment]) -> int:
     return last
 
 
-def _strike(fault: Moment, finished: int, after: Sequence[Moment]) -> Strike:
+def _impact(fault: Moment, finished: int, after: Sequence[Moment]) -> FaultImpact:
     nodes = names(fault.detail.get("nodes"))
     known = _known(nodes, after)
     # what was computed before the fault says nothing of how it was met
     output = next((later for later in after if later.what is What.PUBLISHED and _last(later) > finished), None)
-    return Strike(
+    return FaultImpact(
         fault=str(fault.detail["fault"]),
         at_s=fault.at_s,
         nodes=nodes,
