@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tenax.errors import TenaxError
 from tenax.store.records import Json
+from tenax_lab.lab import Row
 from tenax_lab.sides.sides import FOUND, PEAK, STEP, Series
 
 SAMPLE_S = 0.5
@@ -32,8 +33,18 @@ class SideFailed(TenaxError):
 class Measured:
     """What a side found, and the most memory that it and its children held together."""
 
-    series: Series
+    told: Any
     peak_mb: float
+
+    @property
+    def rows(self) -> list[Row]:
+        """Its observations."""
+        return list(self.told)
+
+    @property
+    def series(self) -> Series:
+        """What a side tells that is not yet declared by column."""
+        return dict(self.told)
 
 
 def run_apart(module: str, seed: int, *, quick: bool, deadline_s: float, step: Callable[[str], None]) -> Series:
@@ -67,7 +78,7 @@ def run_side(
         if late or process.returncode or not told:
             reason = f"no end after {deadline_s:g} s" if late else f"exit code {process.returncode}"
             raise SideFailed(f"{module} tells what it measured, found {reason}: {_last_line(errors)}")
-    return Measured(told[-1].series, max(peak, told[-1].peak_mb))  # a short side ends before its second sample
+    return Measured(told[-1].told, max(peak, told[-1].peak_mb))  # a short side ends before its second sample
 
 
 def tree(root: int) -> list[int]:

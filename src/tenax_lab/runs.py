@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from tenax.application.application import Application
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
@@ -18,7 +20,7 @@ from tenax.engine.settings import RunSettings
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
 from tenax_lab.lab import Bench
-from tenax_lab.recorder import RunRecorder
+from tenax_lab.recorder import Kind, RunRecorder
 
 PATIENT = Heartbeat(60.0)  # where nothing fails, a node on a busy machine must not pass for one that hangs
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
@@ -33,13 +35,15 @@ def run(
     faults: Sequence[Fault] = (),
     judged: bool = False,
     ends_after: int | None = None,
+    stopped: bool = False,
     by_task: bool = False,
     prepare: Callable[[RunRecorder, Driver, Path], None] = lambda _recorder, _driver, _folder: None,
 ) -> RunRecorder:
     """Run to the end on the bench's cluster; an end that is not good is an error: its measurements would mean nothing.
 
     - Results go to a folder of the trial's own, `folder / RESULTS / <output>`.
-    - `ends_after` asks for the end when so many batches are final, of a source that has none.
+    - `ends_after` asks for the end when so many batches are final, of a source that has none; `stopped` says that what
+      `prepare` has set up does so.
     - `judged` lets the oracle say whether final results are those of a run without failures, to the byte (`exact`).
     """
     session = bench.session(settings.nodes, heartbeat)
@@ -53,8 +57,17 @@ def run(
         recorder.after_publication.append(lambda last: driver.request_stop() if last >= last_wanted else None)
     prepare(recorder, driver, folder)
     stop = Injector(session, bench.nodes, tuple(faults), recorder).run(driver) if faults else driver.run()
-    if stop.outcome is not (Outcome.STOPPED if ends_after is not None else Outcome.FINISHED):
+    if stop.outcome is not (Outcome.STOPPED if stopped or ends_after is not None else Outcome.FINISHED):
         raise ClusterFailed(f"a measured run ends well, found {stop.outcome} ({stop.reason}): correct that first")
     if judged:
         recorder.exact = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes).held
     return recorder
+
+
+def rows_per_s(recorder: RunRecorder, warmup: int) -> float:
+    """Rows per second from when the warm-up batches were final to the last publication."""
+    final, passes = recorder.of(Kind.FINAL), recorder.of(Kind.PASS)
+    begun_s, begun = final.filter(pl.col("last") >= warmup).select("at_s", "last").row(0)
+    ended_s, ended = final.select("at_s", "last").row(-1)
+    rows = passes.filter(pl.col("first") > begun, pl.col("first") <= ended)["rows"].sum()
+    return float(rows / (ended_s - begun_s))

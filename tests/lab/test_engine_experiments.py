@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tenax_lab import overhead_findings, overhead_loads, peers
+from tenax_lab import lab, overhead, peers
 from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.processes import SideFailed, memory_mb, run_side, tree
 from tenax_lab.sides.inputs import KINDS, Shape, write_inputs
@@ -39,29 +39,39 @@ COMPARISON = peers.Comparison(
     compared={"means": 70, "joined": 60},
 )
 
-SERIES = {
-    "stages": [5.0],
-    "pass s": [0.4, 0.5, 0.6],
-    "pass steps s": [0.2, 0.2, 0.2],
-    "empty s": [0.4, 0.4, 0.4],
-    "default s": [0.7, 0.8, 0.9],
-    "long pass batch s": [0.2],
-    "keys plain s": [0.1, 0.1],
-    "keys larger s": [0.12, 0.12],
-    "window plain s": [0.1],
-    "window larger s": [0.8],
-    "rows plain s": [0.1],
-    "rows larger s": [1.0],
-    "full batches with rows/s": [98.0, 97.0],
-    "full batches without rows/s": [100.0, 100.0],
-    "small batches with rows/s": [90.0, 80.0],
-    "small batches without rows/s": [100.0, 100.0],
-    "soak s": [0.0, 1.0, 2.0, 3.0, 4.0],
-    "soak batches": [0.0, 100.0, 200.0, 300.0, 400.0],
-    "soak MB": [900.0, 1000.0, 1000.0, 1000.0, 1000.0],
-    "soak files": [10.0, 50.0, 50.0, 60.0, 70.0],
-    "soak store MB": [1.0, 2.0, 2.0, 2.0, 2.0],
-}
+
+def seen(part: str, side: str = "", number: int = 1, **measures: float) -> lab.Row:
+    return {"part": part, "side": side, "round": number, **measures}
+
+
+OVERHEAD = lab.frame(
+    [
+        *(seen(overhead.PASS, seconds=seconds, steps_s=0.2, empty_s=0.4) for seconds in (0.4, 0.5, 0.6)),
+        *(seen(overhead.EMPTY, overhead.DEFAULTS, seconds=seconds) for seconds in (0.7, 0.8, 0.9)),
+        seen(overhead.LONG_PASS, seconds=0.2),
+        *(
+            seen(part, side, seconds=seconds)
+            for part, plain, larger in (("keys", 0.1, 0.12), ("window", 0.1, 0.8), ("rows", 0.1, 1.0))
+            for side, seconds in ((overhead.PLAIN, plain), (overhead.LARGER, larger))
+        ),
+        *(
+            seen(part, side, number, rows_per_s=rows_per_s)
+            for part, with_rates in ((overhead.FULL_BATCHES, (98.0, 97.0)), (overhead.SMALL_BATCHES, (90.0, 80.0)))
+            for number, rate in enumerate(with_rates, start=1)
+            for side, rows_per_s in ((overhead.WITH, rate), (overhead.WITHOUT, 100.0))
+        ),
+        *(
+            seen(overhead.SOAK, soak_s=place, batches=100 * place, memory_mb=memory, files=files, store_mb=store)
+            for place, memory, files, store in (
+                (0, 900.0, 10, 1.0),
+                (1, 1000.0, 50, 2.0),
+                (2, 1000.0, 50, 2.0),
+                (3, 1000.0, 60, 2.0),
+                (4, 1000.0, 70, 2.0),
+            )
+        ),
+    ]
+)
 
 
 def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
@@ -100,22 +110,29 @@ def test_a_comparison_without_latencies_or_tuning_is_written_too(tmp_path: Path)
 
 
 def test_every_overhead_stands_beside_its_goal() -> None:
-    goals = {goal.what: goal for goal in overhead_findings.goals(SERIES)}
-    assert goals["a pass against an equally tuned empty job"].measured == pytest.approx(1.25)
-    assert goals["a pass against an empty job with PySpark's defaults"].measured == pytest.approx(0.625)
-    assert goals["ten times the keys in state: batch time"].met
-    assert not goals["a window ten times as long: batch time"].met
-    assert goals["checkpoints every 10 full batches: throughput"].measured == pytest.approx(2.5)
-    assert goals["checkpoints every 10 small batches: throughput"].measured == pytest.approx(15.0)
-    assert goals["soak: memory in MB"].met
-    assert not goals["soak: files in the store"].met
+    goals = {goal["what"]: goal for goal in overhead.goals(OVERHEAD).iter_rows(named=True)}
+    assert goals["a pass against an equally tuned empty job"]["measured"] == pytest.approx(1.25)
+    assert goals["a pass against an empty job with PySpark's defaults"]["measured"] == pytest.approx(0.625)
+    assert goals["ten times the keys in state: batch time"]["met"]
+    assert not goals["a window ten times as long: batch time"]["met"]
+    assert goals["checkpoints every 10 full batches: throughput"]["measured"] == pytest.approx(2.5)
+    assert goals["checkpoints every 10 small batches: throughput"]["measured"] == pytest.approx(15.0)
+    assert goals["soak: memory in MB"]["met"]
+    assert not goals["soak: files in the store"]["met"]
 
 
 def test_a_soak_reports_the_slope_of_its_second_half(tmp_path: Path) -> None:
-    found = overhead_findings.findings(overhead_loads.QUICK, SERIES)
-    files = next(row for row in rows_of(found, "A soak") if row["what"] == "files in the store")
+    findings = overhead.report(overhead.EXPERIMENT.quick, OVERHEAD)
+    files = next(row for row in rows_of(findings, "A soak") if row["what"] == "files in the store")
     assert files["slope per 1,000 batches"] == pytest.approx(100.0)
-    written(found, tmp_path)
+    written(findings, tmp_path)
+
+
+def test_parts_of_the_overhead_have_their_own_sides_and_rounds() -> None:
+    trials = overhead.EXPERIMENT.full.trials()
+    counts = {part: sum(trial.case.part == part for trial in trials) for part in overhead.SIDES_OF}
+    assert counts == {"pass": 1, "long pass": 1, "soak": 1, "empty job": 1, "keys": 6, "window": 6, "rows": 6,
+                      "full batches": 18, "small batches": 18}  # fmt: skip
 
 
 def test_a_batch_is_late_by_the_commit_that_covers_all_its_rows() -> None:

@@ -13,7 +13,8 @@ from pyspark import SparkConf, SparkContext
 
 from tenax.engine.session import LOOPBACK, NODE_SLOTS, errors_to, own_spark_home
 from tenax.store.records import JsonObject, integer, text
-from tenax_lab.sides.sides import Series, Step, serve
+from tenax_lab.lab import Row
+from tenax_lab.sides.sides import Step, serve
 
 Pair = tuple[int, int]
 _frozen: list[bool] = []
@@ -32,7 +33,7 @@ def empty_job(context: SparkContext, nodes: int, stages: int, *, tuned: bool) ->
     return seconds
 
 
-def measure(arguments: JsonObject, step: Step) -> Series:
+def measure(arguments: JsonObject, step: Step) -> list[Row]:
     """Empty jobs with PySpark's default settings."""
     work, nodes = Path(text(arguments, "work")), integer(arguments, "nodes")
     work.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     seconds = [empty_job(context, nodes, integer(arguments, "stages"), tuned=False) for _ in range(jobs)]
     context.stop()
     step("empty jobs with default settings")
-    return {"default s": seconds[integer(arguments, "warmup") :]}
+    return [{"seconds": each} for each in seconds[integer(arguments, "warmup") :]]
 
 
 def _itself(number: int) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from tenax.store.records import JsonObject
+from tenax_lab.lab import Row
 
 Series: TypeAlias = dict[str, list[float]]
 """Measurements by name."""
@@ -20,12 +21,13 @@ PEAK = "peak_mb"
 STEP = "step"
 
 
-def serve(measure: Callable[[JsonObject, Step], Series]) -> None:
-    """Measure what the command line asks for and print, as the last line, the series and the most memory held here."""
+def serve(measure: Callable[[JsonObject, Step], Series | Iterable[Row]]) -> None:
+    """Measure what the command line asks for and print, as the last line, the rows and the most memory held here."""
     arguments: JsonObject = json.loads(sys.argv[1])
     found = measure(arguments, lambda label: print(json.dumps({STEP: label}), flush=True))
+    told = found if isinstance(found, dict) else list(found)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({FOUND: found, PEAK: peak_mb}), flush=True)
+    print(json.dumps({FOUND: told, PEAK: peak_mb}), flush=True)
 
 
 def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple[float, int]]) -> list[float]:
