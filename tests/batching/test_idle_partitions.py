@@ -15,9 +15,10 @@ from engine.worker_cluster import Cluster, application, results
 import tenax as tx
 from tenax.api.streams import Stream
 from tenax.application.application import Application
+from tenax.application.rehearsal import with_known_schemas
 from tenax.batching.batches import Batch, BatchPlanner
 from tenax.batching.idleness import NONE_IDLE, Idle, Idleness
-from tenax.connectors.source import Limits, NothingNew, Planned
+from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.engine.worker.orders import LateRows, Report
 from tenax.errors import InvalidRequest, InvalidSource
 from tenax.operators.computation import NO_WATERMARK_US
@@ -79,7 +80,7 @@ def decided(
     """What is decided when these partitions have had no rows for so long."""
     clock = Clock()
     idleness = Idleness(of, clock)
-    idleness.marks = lambda: {partition: at * SECOND for partition, at in marks_s.items()}
+    idleness.marks = lambda: {one: at * SECOND for one, at in marks_s.items()}
     counts = {name: of.topology.operator(name).parallelism for name in of.sources}
     answers: dict[str, Planned | NothingNew] = {
         name: Planned((None,) * count, None, 1, quiet=quiet.get(name, ()))
@@ -161,9 +162,9 @@ def plan(planner: BatchPlanner, number: int) -> Batch:
 
 def test_a_batch_without_rows_lets_windows_close_when_nothing_comes(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", range(30))
-    messages: list[str] = []
+    told: list[str] = []
     store = Store.open(tmp_path / "store", {})
-    planner = BatchPlanner(one_source(tmp_path, idle_after="10ms"), store, Limits(100), 0.0, tell=messages.append)
+    planner = BatchPlanner(one_source(tmp_path, idle_after="10ms"), store, Limits(100), 0.0, tell=told.append)
     marks = {("s", 0): NO_WATERMARK_US, ("s", 1): NO_WATERMARK_US}
     planner.follow(lambda: marks)
     assert plan(planner, 1).rows == 30
@@ -171,9 +172,7 @@ def test_a_batch_without_rows_lets_windows_close_when_nothing_comes(tmp_path: Pa
     empty = plan(planner, 2)
     assert (empty.rows, empty.ranges, empty.ended) == (0, {"s": (None, None)}, False)
     assert empty.idle.floors == {"s": (None, START_US + 29 * SECOND)}
-    assert messages == [
-        f"s[{partition}] is idle, without rows for 0.01 s: windows go on without it" for partition in (0, 1)
-    ]
+    assert told == [f"s[{one}] is idle, without rows for 0.01 s: windows go on without it" for one in (0, 1)]
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
     assert planner.log(3, 1, stop) is None  # nothing more would move
@@ -241,10 +240,42 @@ def test_a_source_that_ends_without_rows_is_named_where_others_have_some(tmp_pat
         topology.source(name, tx.files(tmp_path / name, time="ts", follow=False)).output(
             f"{name}-out", tx.parquet(tmp_path / f"{name}-out")
         )
+    with pytest.raises(InvalidSource, match=r"source 'none': the columns of a source .* found no file with rows at"):
+        with_known_schemas(topology.build(), {})
+
+
+class Silent(Source):
+    """A source that has nothing yet, but knows its columns."""
+
+    time = "ts"
+    lateness_us = 0
+    bounded = False
+
+    def schema(self) -> pl.Schema | None:
+        return pl.Schema({"ts": pl.Datetime("us"), "n": pl.Int64()})
+
+    def plan(self, *_: object) -> NothingNew:
+        return NothingNew()
+
+    def read(self, *_: object) -> pl.DataFrame:
+        raise NotImplementedError
+
+
+def test_the_first_batch_waits_for_no_source_that_has_no_rows_yet(tmp_path: Path) -> None:
+    # elements (1) ─► a (1)      silent (2) ─► counts (1) ─► b (1)
+    topology = tx.Topology("two")
+    topology.source("elements", tx.elements(rate=10.0, pace=tx.Pace(rows=5))).output("a", tx.parquet(tmp_path / "a"))
+    silent = topology.source("silent", Silent(), partitions=2)
+    silent.window("1s").aggregate(pl.len(), parallelism=1, name="counts").output("b", tx.parquet(tmp_path / "b"))
+    made = topology.build()
     store = Store.open(tmp_path / "store", {})
-    with pytest.raises(InvalidSource, match="source 'none': rows tell the columns of a source, found none at its end"):
-        BatchPlanner(topology.build(), store, Limits(20), 0.0).log(1, 1, threading.Event())
+    first = plan(BatchPlanner(made, store, Limits(20), 0.0), 1)
     store.close()
+    assert (first.rows, first.ranges["silent"], first.done) == (5, (None, None), ("elements",))
+    cluster = Cluster(made, tmp_path, 1)
+    order = cluster.order(1, 1)
+    reports = cluster.run(replace(order, ranges={name: (planned,) for name, planned in first.ranges.items()}))
+    assert [report.rows_out for report in reports if str(cluster.graph.task(report.task)) == "silent[1]"] == [0]
 
 
 def test_workers_close_windows_by_the_floor_and_count_the_rows_that_come_behind_it(tmp_path: Path) -> None:
@@ -259,19 +290,16 @@ def test_workers_close_windows_by_the_floor_and_count_the_rows_that_come_behind_
         reports.append(cluster.run(replace(order, floors={"s": ((None, floor),)})))
     names = cluster.graph.tasks(range(len(cluster.graph)))
     watermarks = [
-        (report.watermark_us - START_US) // SECOND
-        for of_pass in reports
-        for report in of_pass
-        if str(names[report.task]) == "s[1]"
+        (one.watermark_us - START_US) // SECOND for found in reports for one in found if str(names[one.task]) == "s[1]"
     ]
     assert watermarks[:-1] == [9, 45, 45, 45, 49]
-    late = {str(names[report.task]): report.late_rows for of_pass in reports for report in of_pass if report.late_rows}
+    late = {str(names[report.task]): report.late_rows for found in reports for report in found if report.late_rows}
     assert late == {"w[0]": (LateRows(4, 10),)}
-    assert [report.late for of_pass in reports for report in of_pass if report.late] == [10, 10]
-    windows = pl.concat([results(report, tmp_path)["out"] for report in reports if "out" in results(report, tmp_path)])
-    starts = [int((start - START).total_seconds()) for start in windows["window_start"]]
+    assert [report.late for found in reports for report in found if report.late] == [10, 10]
+    found = pl.concat([results(report, tmp_path)["out"] for report in reports if "out" in results(report, tmp_path)])
+    starts = [int((one - START).total_seconds()) for one in found["window_start"]]
     assert starts == [0, 10, *range(40, 120, 10)]  # [20, 40) had come too late; every window once
-    assert windows["n"].to_list() == [10] * 10
+    assert found["n"].to_list() == [10] * 10
 
 
 def test_no_operator_leaves_rows_out_where_none_are_late(tmp_path: Path) -> None:

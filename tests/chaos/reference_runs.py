@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from engine.worker_cluster import Cluster
 
 from tenax.application.application import Application
+from tenax.application.rehearsal import with_known_schemas
 from tenax.batching.batches import Batch, BatchPlanner
 from tenax.chaos.oracle import Verdict, compare, copy_batches, with_results_in
 from tenax.chaos.reference import Judgement, judge_by_input
@@ -25,22 +25,19 @@ NODES = 2
 
 def run(application: Application, folder: Path, batch_rows: int) -> None:
     """Plan what the batch log does not have, run it batch by batch, and commit every result."""
-    here = with_results_in(application, folder / "results")
+    here = with_known_schemas(with_results_in(application, folder / "results"), {})
     limits = Limits(batch_rows)
     cluster = Cluster(here, folder / "work", NODES, limits)
     store = Store.open(folder / "store", application.fingerprint())
     planner = BatchPlanner(here, store, limits, 0.0)
     committers = {name: sink.committer(name, folder / "store", "run", 1) for name, sink in here.sinks.items()}
-    empties: dict[int, tuple[bytes, ...]] = {}
     for number in range(1, MAX_BATCHES):
         logged = planner.log(number, 1, threading.Event())
         assert logged is not None
         if logged.last < number:
             break
         batch = planner.batch(number)
-        reports = cluster.run(replace(_order(cluster, batch), empties=empties))
-        for report in reports:
-            empties.setdefault(int(cluster.graph.operator_of[report.task]), report.empties)
+        reports = cluster.run(_order(cluster, batch))
         _commit(committers, number, reports)
         if batch.ended:
             break
@@ -70,7 +67,6 @@ def _order(cluster: Cluster, batch: Batch) -> Order:
         tuple(cluster.step(task) for task in cluster.homes),
         ranges={name: (ranges,) for name, ranges in batch.ranges.items()},
         ended_at=batch.number if batch.ended else None,
-        describe=True,
     )
 
 

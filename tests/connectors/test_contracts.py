@@ -111,8 +111,9 @@ def test_what_a_source_raises_when_it_is_released_is_said_once_and_harms_nobody(
 def test_a_worker_opens_a_source_when_it_first_reads_and_closes_it_once() -> None:
     computation = SourceComputation(Connected())
     assert Connected.happened == []
+    nothing = pl.DataFrame(schema={"ts": pl.Datetime("us")})
     for _ in range(2):
-        made = computation.read(0, [0, 4, 2], NO_WATERMARK_US, None, None, ended=False)
+        made = computation.read(0, [0, 4, 2], NO_WATERMARK_US, nothing, None, ended=False)
         assert made.rows.height == 2
     computation.close()
     computation.close()

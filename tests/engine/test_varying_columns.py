@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,11 +11,14 @@ from engine.worker_cluster import LIMIT, Cluster
 
 import tenax as tx
 from tenax.application.application import Application
+from tenax.application.schemas import from_record
 from tenax.batching.batches import BatchPlanner
+from tenax.control.versions import Cut
 from tenax.engine.driver.ordering import Ordering
-from tenax.engine.worker.orders import Failure, Order, Report
+from tenax.engine.worker.orders import Failure, Order
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidTopology
+from tenax.store import records
 from tenax.store.store import Store
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
@@ -67,15 +69,11 @@ def test_other_columns_stop_the_run_at_their_batch_with_both(
     if passes == 1:
         failure = failure_of(cluster, cluster.order(3, 1))
     else:
-        known = columns(cluster, cluster.run(cluster.order(1, 1)))
+        cluster.run(cluster.order(1, 1))
         cluster.workers = [Worker(cluster.application, cluster.places, name) for name in cluster.names]  # new processes
-        failure = failure_of(cluster, replace(cluster.order(1, 2), columns=known))
+        failure = failure_of(cluster, cluster.order(1, 2))
     assert (failure.kind, failure.operator, failure.task, failure.batch) == ("operator", "change", "change[0]", 2)
     assert f"found {now} after {before}" in failure.cause
-
-
-def columns(cluster: Cluster, reports: list[Report]) -> dict[int, bytes]:
-    return {int(cluster.graph.operator_of[report.task]): report.columns for report in reports if report.columns}
 
 
 def by_partition(rows: pl.DataFrame) -> pl.DataFrame:
@@ -83,15 +81,9 @@ def by_partition(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(w=pl.lit("x") if odd else pl.lit(1))
 
 
-def test_tasks_that_differ_are_told_by_the_driver_who_alone_sees_both(tmp_path: Path) -> None:
-    made = application(tmp_path, by_partition, partitions=2)
-    cluster = Cluster(made, tmp_path, 2)
-    reports = cluster.run(cluster.order(1, 1))
-    store = Store.open(tmp_path / "store", made.fingerprint())
-    ordering = Ordering(made, cluster.graph, BatchPlanner(made, store, LIMIT, 0.0), "run")
-    failure = ordering.varying(reports)
-    store.close()
-    assert failure is not None
+def test_a_task_that_differs_from_the_others_is_told(tmp_path: Path) -> None:
+    cluster = Cluster(application(tmp_path, by_partition, partitions=2), tmp_path, 2)
+    failure = failure_of(cluster, cluster.order(1, 1))
     assert (failure.operator, failure.task, failure.batch) == ("change", "change[1]", 1)
     assert "w String) after (sequence Int64, ts Datetime, w Int32)" in failure.cause
 
@@ -116,35 +108,38 @@ def test_once_its_columns_are_known_a_function_is_not_asked_about_no_rows(tmp_pa
     topology = tx.Topology("varying")
     rows = topology.source("rows", tx.elements(rate=1_000.0, pace=tx.Pace(rows=6_000)))
     few = rows.filter(pl.col("sequence") < BATCH_ROWS, name="few")
-    schema = {"ts": pl.Datetime("us"), "sequence": pl.Int64(), "value": pl.Float64(), "w": pl.Int64()}
+    schema = {"ts": pl.Datetime("us"), "sequence": pl.Int64(), "value": pl.Float64(), "w": pl.Int32()}
     few.map(rows_only, schema=schema, name="change").output("out", tx.parquet(tmp_path / "out"))
     cluster = Cluster(topology.build(), tmp_path, 1)
-    known = columns(cluster, cluster.run(cluster.order(2, 1)))
-    assert cluster.run(replace(cluster.order(2, 2), columns=known))
+    cluster.run(cluster.order(2, 1))
+    assert cluster.run(cluster.order(2, 2))
 
 
-def test_a_new_driver_goes_on_with_the_columns_of_the_one_before(tmp_path: Path) -> None:
+def test_a_checkpoint_tells_the_next_driver_which_columns_operators_gave(tmp_path: Path) -> None:
     made = application(tmp_path, other_type)
     cluster = Cluster(made, tmp_path, 1)
-    order = cluster.order(1, 1)
-    reports = cluster.run(order)
     store = Store.open(tmp_path / "store", made.fingerprint())
-    planner = BatchPlanner(made, store, LIMIT, 0.0)
-    first, second = (Ordering(made, cluster.graph, planner, "run") for _ in range(2))
-    assert first.varying(reports) is None
-    known = columns(cluster, reports)
-    second.restore(0, {}, {}, {"change": known[2].hex(), "gone": ""})
-    changed = [replace(report, columns=columns_of_floats()) if report.columns else report for report in reports]
-    failure = second.varying(changed)
+    ordering = Ordering(made, cluster.graph, BatchPlanner(made, store, LIMIT, 0.0), "run")
+    notes = ordering.notes(Cut(0, ()))
     store.close()
-    assert failure is not None
-    assert failure.operator == "change"
+    assert from_record(records.mapping(notes["schemas"])) == made.schemas
+    assert made.schemas["change"]["w"] == pl.Int32
 
 
-def columns_of_floats() -> bytes:
-    from tenax.operators.columns import described
+def declared_otherwise(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(w=pl.lit(1))
 
-    return described(pl.DataFrame({"sequence": [1.5]}))
+
+def test_rows_that_are_not_as_declared_stop_the_run_with_both(tmp_path: Path) -> None:
+    topology = tx.Topology("varying")
+    rows = topology.source("rows", tx.elements(rate=1_000.0, pace=tx.Pace(rows=6_000))).select("sequence")
+    schema = {**rows.schema, "w": pl.String()}
+    rows.map(declared_otherwise, schema=schema, name="change").output("out", tx.parquet(tmp_path / "out"))
+    failure = failure_of(cluster := Cluster(topology.build(), tmp_path, 1), cluster.order(1, 1))
+    assert (failure.operator, failure.task, failure.batch) == ("change", "change[0]", 1)
+    assert "found (sequence Int64, ts Datetime, w Int32) after (sequence Int64, ts Datetime, w String), which are" in (
+        failure.cause
+    )
 
 
 def from_lists(rows: pl.DataFrame) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +10,12 @@ from pathlib import Path
 import polars as pl
 
 from tenax.application.application import Application
-from tenax.application.schemas import Schemas, with_schemas
+from tenax.application.schemas import Schemas, source_schema, with_schemas
 from tenax.application.traces import RAISED, cause_of, place_of
 from tenax.connectors.files import FileSource
 from tenax.connectors.lifecycle import opened
 from tenax.connectors.source import Limits, Planned, Source
-from tenax.errors import InvalidSource, TenaxError, UnreadableSource
+from tenax.errors import DamagedStore, InvalidSource, TenaxError, UnreadableSource
 from tenax.model.topology import Operator
 from tenax.operators.event_time import check_time
 from tenax.store import journal, records
@@ -46,10 +47,7 @@ def with_known_schemas(application: Application, positions: Mapping[str, Json]) 
     sources: dict[str, pl.Schema] = {}
     for name, source in application.sources.items():
         operator = application.topology.operator(name)
-        position = positions.get(name)
-        columns = source.schema() if position is None else source.schema_at(position)
-        if columns is None:
-            columns = application.schemas.get(name)
+        columns = _columns(name, source, positions.get(name)) or application.schemas.get(name)
         if columns is None:
             first = _first(operator, source, bool(positions), [])
             columns = None if first is None else first.schema
@@ -62,13 +60,25 @@ def with_known_schemas(application: Application, positions: Mapping[str, Json]) 
 def logged_positions(store: Path) -> Mapping[str, Json]:
     """Where the sources of an earlier run stand, by the last batch that a store has; nothing if there is none."""
     folder = store / "batches"
-    batches = journal.read(folder) if folder.exists() else []
-    return records.mapping(records.mapping(batches[-1]["data"])["positions"]) if batches else {}
+    try:
+        batches = journal.read(folder) if folder.exists() else []
+    except DamagedStore:
+        return {}  # who takes the store over says so
+    last = batches[-1]["data"] if batches else None
+    return records.mapping(last.get("positions", {})) if isinstance(last, Mapping) else {}
 
 
 def has_batches(store: Path) -> bool:
     """Whether a run has been there before: sources are then read on, not from the beginning."""
     return any(log.is_file() and log.stat().st_size for log in (store / "batches").glob("*.jsonl"))
+
+
+def _columns(name: str, source: Source, position: Json) -> pl.Schema | None:
+    """What a source says of its columns; nothing if the position is not one of its own, which the run will refuse."""
+    if position is not None:
+        with contextlib.suppress(*RAISED):
+            return source.schema_at(position)
+    return source_schema(name, source)
 
 
 def _are_known(application: Application, sources: Schemas) -> bool:

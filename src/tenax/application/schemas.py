@@ -15,14 +15,17 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidTopology, TenaxError, UnreadableSource
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Operator
-from tenax.operators.chunks import encode
+from tenax.operators.chunks import decode, encode
 from tenax.operators.columns import is_declared, is_users, listed, remedy_of
 from tenax.operators.computation import NO_WATERMARK_US, Computation
 from tenax.operators.event_time import check_time
 from tenax.operators.keys import key_hashes
+from tenax.store.records import JsonObject
 
 Schemas = Mapping[str, pl.Schema]
 """By operator, the columns of the rows that it gives."""
+
+SCHEMAS = "schemas"  # in the notes of a checkpoint: what operators gave when it was made
 
 Frames = tuple[pl.DataFrame, ...]
 
@@ -75,6 +78,16 @@ def inputs_of(application: Application, name: str, schemas: Schemas) -> Frames:
         computation.combined(number, pl.DataFrame(schema=schemas[stream.operator]))
         for number, stream in enumerate(streams)
     )
+
+
+def to_record(schemas: Schemas) -> JsonObject:
+    """Schemas as plain data, each as a chunk without rows: whatever can travel can be written down."""
+    return {name: encode(pl.DataFrame(schema=columns), NO_WATERMARK_US).hex() for name, columns in schemas.items()}
+
+
+def from_record(data: JsonObject) -> dict[str, pl.Schema]:
+    """The schemas that `to_record` wrote down."""
+    return {name: decode(bytes.fromhex(str(chunk)))[0].schema for name, chunk in data.items()}
 
 
 def source_schema(name: str, source: Source) -> pl.Schema | None:

@@ -15,13 +15,12 @@ from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.watching import FileWatch
 from tenax.control import events
-from tenax.errors import InvalidRequest, InvalidSource, UnreadableSource
+from tenax.errors import InvalidRequest, UnreadableSource
 from tenax.store import records
 from tenax.store.records import Json
 from tenax.store.store import LoggedBatch, Store
 
 POLL_S = 0.02
-PATIENCE_S = 10.0  # with a source that has no rows at all, until the user is told
 MICROSECONDS = 1_000_000
 
 
@@ -55,7 +54,6 @@ class BatchPlanner:
     """Asks the sources for their next ranges and logs them; a restarted driver reads them back.
 
     - Sources are asked once per batch interval, or at once while one of them has more than a batch may take.
-    - The first batch waits until every source has something, because only rows tell a source's columns.
     - A source that has ended is not asked again. Where nothing comes, a batch without rows is logged if it lets windows
       close: because partitions are idle, or because sources have ended.
     - To `drain` means to end with what is there now: a source that has nothing new has ended.
@@ -83,7 +81,6 @@ class BatchPlanner:
         self._drain_us = int(time.time() * MICROSECONDS) if drain else None
         self._tell = tell
         self._told: set[str] = set()
-        self._began_s = time.monotonic()
         self._watches: dict[str, FileWatch] = {}
         self._tell_ended()
         if drain:
@@ -93,6 +90,11 @@ class BatchPlanner:
     def logged(self) -> int:
         """The newest logged batch; 0 if there is none."""
         return max(self._batches, default=0)
+
+    @property
+    def positions(self) -> Mapping[str, Json]:
+        """Where every source stands after the newest logged batch; nowhere if there is none."""
+        return self._batches[self.logged].positions if self._batches else {}
 
     def follow(self, marks: Marks) -> None:
         """Know from now on how far source partitions have come."""
@@ -198,8 +200,8 @@ class BatchPlanner:
         planned = {name: answer for name, answer in answers.items() if isinstance(answer, Planned)}
         done = (*(() if before is None else before.done), *(name for name, answer in answers.items() if answer.ended))
         ended = len(done) == len(self._application.sources)
-        if before is None and len(planned) < len(self._application.sources):
-            return self._wait_for_first(answers, ended=ended and not planned)
+        if before is None and not planned:
+            return NothingNew(ended)
         logged = NONE_IDLE if before is None else self._idleness.kept_up(before.idle, before.lateness_us)
         idle = self._idleness.decide(answers, logged, done)
         if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
@@ -236,19 +238,6 @@ class BatchPlanner:
             answers[name] = answer
             self._watch(name, positions.get(name), answer)
         return answers
-
-    def _wait_for_first(self, answers: Mapping[str, Planned | NothingNew], *, ended: bool) -> NothingNew:
-        """No batch before every source has told its columns; whom that waits for is said, should it take long."""
-        missing = [name for name, answer in answers.items() if isinstance(answer, NothingNew)]
-        for name in missing:
-            if answers[name].ended and not ended:
-                raise InvalidSource(
-                    f"source {name!r}: rows tell the columns of a source, found none at its end: add a file with rows, "
-                    "or state a schema"
-                )
-        if not ended and time.monotonic() > self._began_s + PATIENCE_S:
-            self._tell_once(f"nothing runs yet: the first batch waits for the first rows of {', '.join(missing)}")
-        return NothingNew(ended=ended)
 
     def _watch(self, name: str, position: Json, answer: Planned | NothingNew) -> None:
         """Say once of every file that it has changed after it was read."""

@@ -63,7 +63,6 @@ import numpy as np
 
 from tenax.control import invariants
 from tenax.control.checkpoints import strategies as checkpoints
-from tenax.control.contradictions import ImpossibleTransition, InvariantBroken, concerned, stories_of
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Decided
@@ -86,7 +85,6 @@ class Coordinator:
     - It reads no clock, draws nothing at random and does no I/O; deadlines are the driver's to keep.
     - At most one live pass, one round, one publication, one checkpoint and one logging request are under way at a time,
       each until its answer comes; what fails for a passing cause is asked again a bounded number of times.
-    - Should it contradict itself, the error carries the story of the tasks concerned (contradictions.py).
     - `state` is a frozen value; `log` holds the last events with what followed; `story` tells them for one task.
     """
 
@@ -120,17 +118,13 @@ class Coordinator:
 
     def handle(self, event: Event) -> list[Decided]:
         """Learn from an event, and say what is to be done now (instructions) and what that means (notices)."""
+        learned = learn(self._run, self._state, event)
         decided: list[Decided] = []
         ignored = ""
-        try:
-            learned = learn(self._run, self._state, event)
-            if isinstance(learned, Ignored):
-                ignored = learned.reason
-            else:
-                self._state, decided = decide(self._run, learned)
-        except Exception as error:
-            tasks = concerned(self._state, event)
-            raise ImpossibleTransition(event, error, stories_of(self._log, tasks)) from error
+        if isinstance(learned, Ignored):
+            ignored = learned.reason
+        else:
+            self._state, decided = decide(self._run, learned)
         self._handled += 1
         self._log.append(Entry(self._handled, event, tuple(decided), ignored))
         return decided
@@ -162,7 +156,4 @@ class Coordinator:
 
     def check_invariants(self) -> None:
         """Raise if the coordinator contradicts itself; for tests and simulations, after every event."""
-        broken = invariants.broken(self._run, self._state)
-        if broken:
-            tasks = [task for claim in broken for task in claim.tasks] or self._run.tasks
-            raise InvariantBroken("; ".join(claim.text for claim in broken), stories_of(self._log, tasks))
+        invariants.check(self._run, self._state)

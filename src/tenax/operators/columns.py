@@ -1,22 +1,17 @@
-"""Columns of what users' code makes: the same in every batch and task, or the run is stopped there."""
+"""Columns of what operators make: those that were derived, in every batch and task, or the run is stopped there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-
 import polars as pl
 
-from tenax.operators.chunks import decode, encode
-from tenax.operators.computation import NO_WATERMARK_US, Computation
+from tenax.operators.computation import Computation
 from tenax.operators.stateless import Map, Stateless
 
-KNOWN = 256  # outputs whose columns a process remembers
 SHOWN = 12  # columns of a long list
 
 
 class ColumnsVary(Exception):
-    """Code of a user's made other columns than before."""
+    """An operator made other columns than were derived or declared."""
 
 
 def is_users(computation: Computation) -> bool:
@@ -40,40 +35,20 @@ def remedy_of(computation: Computation) -> str:
     return f"declare them in {type(computation).__name__} by schema(self, inputs), or give them for no rows, too"
 
 
-def described(rows: pl.DataFrame) -> bytes:
-    """The columns of a frame as they travel: a chunk without rows."""
-    return encode(rows.clear(), NO_WATERMARK_US)
-
-
-@lru_cache(maxsize=KNOWN)
-def empty(known: bytes) -> pl.DataFrame:
-    """No rows, with columns that were described."""
-    return decode(known)[0]
-
-
-def conformed(rows: pl.DataFrame, known: bytes) -> pl.DataFrame:
-    """The rows, if their columns are the known ones; no rows have these whatever a function made of nothing."""
-    expected = empty(known)
+def conformed(rows: pl.DataFrame, nothing: pl.DataFrame, computation: Computation) -> pl.DataFrame:
+    """The rows, if they have the columns of `nothing`; no rows have these, whatever a function made of them."""
+    if rows.schema == nothing.schema:
+        return rows
     if not rows.height:
-        return expected
-    if rows.schema != expected.schema:
-        raise ColumnsVary(difference(expected, rows))
-    return rows
-
-
-def difference(before: pl.DataFrame, now: pl.DataFrame) -> str:
-    """What to tell of two frames whose columns differ."""
-    return (
-        f"its columns are the same in every batch, found {listed(now.schema)} after {listed(before.schema)}: "
-        "give every frame the same columns in the same order, and cast those whose type follows from the rows"
-    )
-
-
-def unfit(rows: pl.DataFrame, consumer: str, cause: str) -> str:
-    """What to tell of a frame without rows that its consumer cannot take."""
-    return (
-        f"its columns are the same for no rows, found {listed(rows.schema)}, which {consumer!r} cannot take ({cause}): "
-        "give a frame without rows the same columns and types as others"
+        return nothing
+    origin, more = "", ""
+    if is_users(computation) and is_declared(computation):
+        origin, more = ", which are declared", ", or declare what it makes"
+    elif is_users(computation):
+        origin, more = ", which it gave for no rows", f", or {remedy_of(computation).partition(', or ')[0]}"
+    raise ColumnsVary(
+        f"its columns are the same in every batch, found {listed(rows.schema)} after {listed(nothing.schema)}{origin}: "
+        f"give every frame the same columns in the same order, and cast those whose type follows from the rows{more}"
     )
 
 
@@ -82,11 +57,6 @@ def listed(schema: pl.Schema) -> str:
     pairs = [f"{name} {_kind(kind)}" for name, kind in schema.items()]
     more = f", and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
     return f"({', '.join(pairs[:SHOWN])}{more})"
-
-
-def odd_one(parts: Sequence[pl.DataFrame]) -> int | None:
-    """The first part whose columns differ from those of the first; None if all are alike."""
-    return next((at for at, part in enumerate(parts) if part.schema != parts[0].schema), None)
 
 
 def _kind(kind: pl.DataType) -> str:

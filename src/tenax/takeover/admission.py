@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from tenax.application.application import Application
 from tenax.application.fingerprints import OWN, operator_of
-from tenax.application.schemas_ahead import columns, inputs_ahead
+from tenax.application.schemas import Schemas, inputs_of
 from tenax.connectors.ledger import FINAL, parts_of
 from tenax.errors import InvalidRequest, UnsuitableStore
 from tenax.model.topology import suggestion
@@ -37,12 +40,12 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
     """
     given = placed(fingerprint, application.sinks, folder)
     accepted = _accepted(application, accept)
-    known_store = about(folder)
-    if known_store is None:
+    found = about(folder)
+    if found is None:
         _refuse_unchanged(accepted, (), ())
         return Changes(application, given)
     known = journal.read(folder / CHANGES)
-    stored = records.mapping(known[-1]["topology"] if known else known_store["topology"])
+    stored = records.mapping(known[-1]["topology"] if known else found["topology"])
     comparison = compared(application, stored, given)
     if comparison.reshaped:
         raise UnsuitableStore(
@@ -53,7 +56,7 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
     if comparison.is_empty and all(word in repeated for word in accept):
         return Changes(application, given, known)
     accepted = _newly_accepted(application, comparison, accepted, repeated)
-    judge = _Judge(application, folder, records.text(known_store, "identity"), comparison, accepted, stored, given)
+    judge = _Judge(application, folder, records.text(found, "identity"), comparison, accepted, stored, given)
     return judge.changes(known, tuple(accept))
 
 
@@ -92,7 +95,7 @@ class _Judge:
         ]
         if position.is_beginning:
             emptied = []
-        changing = [name for name, change in comparison.changed.items() if change.touches is not Touches.PLANNING]
+        changing = [name for name, one in comparison.changed.items() if one.touches is not Touches.PLANNING]
         moved, refused, remedies = self._moved(position)
         for part in (
             self._unaccepted(position),
@@ -104,11 +107,7 @@ class _Judge:
         if not refused:
             refused, remedies = self._other_columns(position, changing, emptied)
         if refused:
-            others = [
-                str(change)
-                for change in comparison.changed.values()
-                if not any(str(change) in word for word in refused)
-            ]
+            others = [str(one) for one in comparison.changed.values() if not any(str(one) in word for word in refused)]
             raise UnsuitableStore(
                 f"{self.folder}: the code is not that of the store: {'; '.join([*refused, *others])}: "
                 f"{', or '.join(dict.fromkeys([*remedies, 'run the code that the store is of']))}"
@@ -129,12 +128,12 @@ class _Judge:
         )
 
     def _position(self) -> Position:
-        newest = Manifests(self.folder).newest_valid()
-        checkpoint = newest.checkpoint if isinstance(newest, ValidCheckpoint) else None
+        found = Manifests(self.folder).newest_valid()
+        checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
         cut = None
         if checkpoint is not None:
             cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
-        logs = {name: str(records.mapping(sink)["log"]) for name, sink in records.mapping(self.stored["sinks"]).items()}
+        logs = {name: str(records.mapping(one)["log"]) for name, one in records.mapping(self.stored["sinks"]).items()}
         published = [max(self._last(name, log).values(), default=0) for name, log in logs.items()]
         batches = self._batches()
         data = batches[-1]["data"] if batches else None
@@ -150,13 +149,11 @@ class _Judge:
         """The newest final batch of every partition of an output, in a commit log, or as its sink can tell."""
         if log.startswith(PLACE):
             return self._surveyed(output) if output in self.application.sinks and log == self._log(output) else {}
-        highest: dict[int, int] = {}
+        found: dict[int, int] = {}
         for record in journal.read(self.folder / log) if (self.folder / log).exists() else ():
             if record["run"] == self.identity and record["output"] == output and record["kind"] == FINAL:
-                highest |= {
-                    part.partition: max(part.batch, highest.get(part.partition, 0)) for part in parts_of(record)
-                }
-        return highest
+                found |= {one.partition: max(one.batch, found.get(one.partition, 0)) for one in parts_of(record)}
+        return found
 
     def _surveyed(self, output: str) -> dict[int, int]:
         survey = self.application.sinks[output].survey(output, self.folder)
@@ -174,7 +171,7 @@ class _Judge:
             if self._reaches(name, here, position.batch) and here:
                 continue  # the folder was moved, with its log
             before = self._last(name, log)
-            moved[name] = [max(before.get(partition, 0), position.batch) for partition in range(self._partitions(name))]
+            moved[name] = [max(before.get(one, 0), position.batch) for one in range(self._partitions(name))]
             if name not in self.accepted and not position.is_beginning:
                 refused.append(f"output {name!r} went to {log}, goes to {self._log(name)}")
         for name in self.comparison.added:
@@ -183,7 +180,7 @@ class _Judge:
         return moved, refused, [f"leave earlier results where they are with {OPTION} {names}"] if refused else []
 
     def _reaches(self, output: str, last: Mapping[int, int], batch: int) -> bool:
-        return all(last.get(partition, 0) >= batch for partition in range(self._partitions(output)))
+        return all(last.get(one, 0) >= batch for one in range(self._partitions(output)))
 
     def _partitions(self, output: str) -> int:
         """How many partitions an output has; that of late rows as many as its source."""
@@ -199,18 +196,18 @@ class _Judge:
         if position.is_beginning:
             states = []
         else:
-            states = [change for change in self.comparison.changed.values() if change.touches is Touches.STATE]
-        sources = [change for change in self.comparison.changed.values() if change.touches is Touches.RANGES]
+            states = [one for one in self.comparison.changed.values() if one.touches is Touches.STATE]
+        sources = [one for one in self.comparison.changed.values() if one.touches is Touches.RANGES]
         if not self._batches():
             sources = []
-        left = [change for change in (*states, *sources) if change.operator not in self.accepted]
-        names = ",".join(change.operator for change in left)
+        left = [one for one in (*states, *sources) if one.operator not in self.accepted]
+        names = ",".join(one.operator for one in left)
         remedies = []
         if any(state in left for state in states):
             remedies.append(f"start with empty states by {OPTION} {names}")
         elif left:
             remedies.append(f"let them go on from where they are by {OPTION} {names}")
-        return [str(change) for change in left], remedies
+        return [str(one) for one in left], remedies
 
     def _rebuilt(
         self, position: Position, changing: Sequence[str], emptied: Sequence[str]
@@ -242,7 +239,7 @@ class _Judge:
             return [], []
         batches = [] if position.cut is None else [point.inputs_after for point in position.cut.points]
         first, last = min(batches, default=0) + 1, max(position.published, position.batch)
-        named = "; ".join(str(change) for name, change in self.comparison.changed.items() if name in changing)
+        named = "; ".join(str(one) for name, one in self.comparison.changed.items() if name in changing)
         return (
             [
                 f"{named}, and batches {first} to {last}, whose results the old code has published, would be "
@@ -256,16 +253,25 @@ class _Judge:
     ) -> tuple[list[str], list[str]]:
         """States that would be asked to go on with rows of other columns than they hold."""
         affected = behind(self.application.topology, changing)
-        before, left = position.inputs, []
-        ahead = inputs_ahead(self.application, before, affected)
+        before, left = position.schemas, []
         for name in (operator.name for operator in self.application.topology.operators):
-            if name in affected and name not in emptied and self._keeps(name) and name in before and name in ahead:
-                for number, (old, new) in enumerate(zip(before[name], ahead[name], strict=True), start=1):
-                    if list(old.schema.items()) != list(new.schema.items()):
-                        left.append((name, f"input {number} had {columns(old)}, gets {columns(new)}"))
+            if name in affected and name not in emptied and self._keeps(name):
+                pairs = zip(self._inputs(name, before), self._inputs(name, self.application.schemas), strict=False)
+                for number, (old, new) in enumerate(pairs, start=1):
+                    if old != new:
+                        left.append((name, f"input {number} had {_listed(old)}, gets {_listed(new)}"))
         names = ",".join(dict.fromkeys(name for name, _ in left))
         lines_ = [f"operator {name!r} keeps rows that its new ones do not fit ({words})" for name, words in left]
         return lines_, [f"start it empty as well by {OPTION} {names}"] if left else []
+
+    def _inputs(self, name: str, schemas: Schemas) -> list[pl.Schema]:
+        """The columns that an operator gets, as its code now takes them; nothing if they are not known."""
+        streams = self.application.topology.operator(name).inputs
+        if any(stream.operator not in schemas for stream in streams):
+            return []
+        with contextlib.suppress(Exception):  # of users' own: what it takes now may not be what it took
+            return [frame.schema for frame in inputs_of(self.application, name, schemas)]
+        return [schemas[stream.operator] for stream in streams]
 
     def _states(self, names: Collection[str]) -> list[str]:
         """Which of these operators, and of those behind them, have states."""
@@ -285,7 +291,7 @@ class _Judge:
                 f"{OPTION} {name}={KEEP}: only the state of a computation of your own can be good for other code, "
                 f"found {name!r}, which is none: write {name} to start it empty"
             )
-        before, now = (operator_of(description, name) for description in (self.stored, self.given))
+        before, now = (operator_of(one, name) for one in (self.stored, self.given))
         if OWN not in before or before["stateless"] or before["keys"] != now["keys"] or self._state_differs(name):
             raise InvalidRequest(
                 f"{OPTION} {name}={KEEP}: the new code reads the state that the old one left, found other keys or "
@@ -295,56 +301,54 @@ class _Judge:
     def _state_differs(self, name: str) -> bool:
         if not isinstance(self.application.computations[name], KeyedComputation):
             return False
-        members = [
-            records.mapping(records.mapping(operator_of(description, name)[OWN])["(members)"])
-            for description in (self.stored, self.given)
+        told = [
+            records.mapping(records.mapping(operator_of(one, name)[OWN])["(members)"])
+            for one in (self.stored, self.given)
         ]
-        return any(members[0].get(part) != members[1].get(part) for part in ("keys", "state_schema"))
+        return any(told[0].get(part) != told[1].get(part) for part in ("keys", "state_schema"))
 
     def _words(self, position: Position, emptied: Sequence[str], moved: Mapping[str, Sequence[int]]) -> list[str]:
         """What the user should know of what was admitted."""
         first = position.batch + 1
-        notes = list(self.comparison.notes)
-        for name, change in self.comparison.changed.items():
+        found = list(self.comparison.notes)
+        for name, one in self.comparison.changed.items():
             if name in emptied:
                 continue
             if self.accepted.get(name) == KEEP:
-                notes.append(f"{change}: from batch {first} on, with the state that the old code left")
-            elif change.touches is Touches.RANGES:
-                notes.append(f"{change}: goes on from its position after batch {first - 1}")
+                found.append(f"{one}: from batch {first} on, with the state that the old code left")
+            elif one.touches is Touches.RANGES:
+                found.append(f"{one}: goes on from its position after batch {first - 1}")
             else:
-                notes.append(f"{change}: from batch {max(first, position.published + 1)} on")
+                found.append(f"{one}: from batch {max(first, position.published + 1)} on")
         for name in emptied:
             why = "" if name not in self.comparison.changed else f" ({', '.join(self.comparison.changed[name].words)})"
             less = sorted(behind(self.application.topology, [name]) & set(self.application.sinks))
-            notes.append(
+            found.append(
                 f"operator {name!r}{why} starts empty with batch {first}: {self._lost(name)}"
                 + (f"; fewer or partial results reach {', '.join(map(repr, less))}" if less else "")
             )
         for name, log in self.comparison.sinks.items():
             if name in moved:
-                notes.append(
+                found.append(
                     f"output {name!r}: results after batch {min(moved[name])} go to {self._log(name)}, earlier ones "
                     f"stay in {log}"
                 )
             else:
-                notes.append(f"output {name!r} has moved with all its results, from {log} to {self._log(name)}")
-        notes += self._new_columns(position)
-        notes += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
-        notes += [f"output {name!r} is written no more" for name in self.comparison.dropped]
+                found.append(f"output {name!r} has moved with all its results, from {log} to {self._log(name)}")
+        found += self._new_columns(position)
+        found += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
+        found += [f"output {name!r} is written no more" for name in self.comparison.dropped]
         if position.last is not None:
-            notes.append(f"the sources had ended: no batch follows batch {position.last}")
-        return notes
+            found.append(f"the sources had ended: no batch follows batch {position.last}")
+        return found
 
     def _new_columns(self, position: Position) -> list[str]:
         """Outputs whose results will have other columns than before."""
-        affected = behind(self.application.topology, self.comparison.changed)
-        before = position.inputs
-        ahead = inputs_ahead(self.application, before, affected)
+        before, now = position.schemas, self.application.schemas
         return [
-            f"output {name!r} has other columns from batch {position.batch + 1} on: {columns(ahead[name][0])}"
+            f"output {name!r} has other columns from batch {position.batch + 1} on: {_listed(now[name])}"
             for name in self.application.sinks
-            if name in before and name in ahead and before[name][0].schema != ahead[name][0].schema
+            if name in before and name in now and before[name] != now[name]
         ]
 
     def _lost(self, name: str) -> str:
@@ -356,18 +360,23 @@ class _Judge:
         return "all that it had kept is gone"
 
 
+def _listed(schema: pl.Schema) -> str:
+    """Columns in words."""
+    return ", ".join(f"{name}: {kind}" for name, kind in schema.items()) or "none"
+
+
 def _accepted(application: Application, accept: Sequence[str]) -> dict[str, str]:
     """Names and what was said of each, if there are such operators or outputs."""
     known = list(dict.fromkeys([*(operator.name for operator in application.topology.operators), *application.sinks]))
-    answers: dict[str, str] = {}
+    found: dict[str, str] = {}
     for word in accept:
         name, sign, how = (part.strip() for part in word.partition("="))
         if name not in known:
             raise InvalidRequest(f"{OPTION} names operators and outputs, found {name!r}{suggestion(name, known)}")
         if sign and how != KEEP:
             raise InvalidRequest(f"{OPTION} is NAME or NAME={KEEP}, found {word!r}: write {name} to start it empty")
-        answers[name] = how
-    return answers
+        found[name] = how
+    return found
 
 
 def _newly_accepted(
@@ -377,9 +386,7 @@ def _newly_accepted(
     changed = [*comparison.changed, *comparison.sinks]
     touched = [name for name in behind(application.topology, comparison.changed) if application.has_state(name)]
     before = {word.partition("=")[0] for word in repeated}
-    _refuse_unchanged(
-        {name: how for name, how in accepted.items() if name not in before}, [*changed, *touched], changed
-    )
+    _refuse_unchanged({one: how for one, how in accepted.items() if one not in before}, [*changed, *touched], changed)
     return {name: how for name, how in accepted.items() if name in changed or name in touched}
 
 

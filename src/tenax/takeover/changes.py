@@ -22,13 +22,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import polars as pl
+
 from tenax.application.application import Application
-from tenax.application.schemas_ahead import Frames, inputs_ahead
+from tenax.application.schemas import SCHEMAS, from_record
 from tenax.control.versions import NO_PASS, Cut, RebuildPoint, RestorePoint, Version
 from tenax.errors import DamagedStore, UnsuitableStore
 from tenax.model.tasks import Task
-from tenax.operators.chunks import decode, encode
-from tenax.operators.computation import END_WATERMARK_US
 from tenax.store import records
 from tenax.store.checkpoints import Checkpoint, StoredSegment
 from tenax.store.records import JsonObject
@@ -77,11 +77,10 @@ class Position:
         return () if self.cut is None else self.cut.points
 
     @property
-    def inputs(self) -> dict[str, Frames]:
-        """What the inputs of operators looked like."""
-        if self.checkpoint is None:
-            return {}
-        return _frames(records.mapping(records.mapping(self.checkpoint.notes)["empties"]))
+    def schemas(self) -> dict[str, pl.Schema]:
+        """The columns that operators gave; nothing of what is not known."""
+        notes = {} if self.checkpoint is None else records.mapping(self.checkpoint.notes)
+        return from_record(records.mapping(notes.get(SCHEMAS, {})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Changes:
                 "states": self.concerns_states,
             }
             store.record_change(change)
-            store.record_event({"changes": {name: value for name, value in change.items() if name != "topology"}})
+            store.record_event({"changes": {name: one for name, one in change.items() if name != "topology"}})
 
     def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
         """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
@@ -184,24 +183,10 @@ class Changes:
         cut = replace(cut, points=tuple(points), outputs=tuple(outputs))
         return cut, {task: () if task in new else parts for task, parts in segments.items()}
 
-    def affected(self, cut: Cut) -> set[str]:
-        """The operators whose rows may look otherwise from here on: those that have changed, and all behind them."""
-        changed = self._begun(cut, "changed", self.changed)
-        return {*changed, *behind(self.application.topology, changed)}
-
-    def inputs(self, cut: Cut, known: JsonObject) -> JsonObject:
-        """What the inputs of operators look like from here on, as a checkpoint's notes have it."""
-        changed = self._begun(cut, "changed", self.changed)
-        if not changed:
-            return known
-        affected = behind(self.application.topology, changed)
-        ahead = inputs_ahead(self.application, _frames(known), affected)
-        return {name: [encode(frame, END_WATERMARK_US).hex() for frame in frames] for name, frames in ahead.items()}
-
     def _begun(self, cut: Cut, what: str, now: Sequence[str]) -> set[str]:
         """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
-        of_cut = (change for change in self.known if change["checkpoint"] == cut.number)
-        before = {str(name) for record in of_cut for name in records.items(record[what])}
+        found = (one for one in self.known if one["checkpoint"] == cut.number)
+        before = {str(name) for record in found for name in records.items(record[what])}
         return before | set(now if cut.number == self.checkpoint else ())
 
     def _keeping(self, names: Collection[str]) -> set[str]:
@@ -210,16 +195,8 @@ class Changes:
 
 def moved_results(known: Iterable[JsonObject]) -> dict[str, Sequence[int]]:
     """Up to which batches the results of outputs lie elsewhere, by partition, as recorded changes have it."""
-    moved: dict[str, Sequence[int]] = {}
+    found: dict[str, Sequence[int]] = {}
     for record in known:
         for name, batches in records.mapping(record["moved"]).items():
-            moved[name] = [int(str(record)) for record in records.items(batches)]
-    return moved
-
-
-def _frames(records_of: JsonObject) -> dict[str, Frames]:
-    """What a checkpoint's notes say of the inputs of operators, as frames without rows."""
-    return {
-        name: tuple(decode(bytes.fromhex(str(record)))[0] for record in records.items(frames))
-        for name, frames in records_of.items()
-    }
+            found[name] = [int(str(record)) for record in records.items(batches)]
+    return found

@@ -14,6 +14,7 @@ import polars as pl
 from tenax.api.results import in_order
 from tenax.api.streams import Topology
 from tenax.application.application import Application
+from tenax.application.schemas import with_schemas
 from tenax.connectors.delivery import CallbackSink
 from tenax.connectors.lifecycle import opened
 from tenax.connectors.sink import Plain
@@ -60,6 +61,7 @@ def run(
     cuts = _cuts(application, frames or {}, sizes)
     kept = _Kept()
     sources = {name: _Frames(source, cuts[name]) for name, source in application.sources.items()}
+    application = with_schemas(application, {name: batches[0][0].schema for name, batches in cuts.items()})
     _step(replace(application, sources=sources, sinks=dict.fromkeys(application.sinks, kept)), cuts)
     return {name: in_order(kept.rows(name)) for name in application.sinks}
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenax.application.application import Application
+from tenax.application.schemas import SCHEMAS, to_record
 from tenax.batching.batches import Batch, BatchPlanner
 from tenax.control.copies import Role
 from tenax.control.instructions import Reading, RunPass, Step, Trim
 from tenax.control.versions import NO_PASS, Cut, Version
-from tenax.engine.worker.orders import Failure, Order, ReadOrder, Report, StepOrder
+from tenax.engine.worker.orders import Order, ReadOrder, Report, StepOrder
 from tenax.engine.worker.retained import retained_segment
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
-from tenax.operators.columns import difference, empty
 from tenax.operators.computation import NO_WATERMARK_US
 from tenax.planning.levels import layout
 from tenax.store.checkpoints import StoredSegment
@@ -27,9 +27,6 @@ class Ordering:
     """What the driver carries from pass to pass on behalf of tasks.
 
     - `marks`: the highest event time that each source task has seen, after every batch that may be read again.
-    - `empties`: what the inputs of each operator look like, for steps that find none.
-    - `columns`: what came out of operators with users' code when they first had rows, so that it stays like that
-      whichever process runs them.
     - Where the versions of kept checkpoints lie in the store.
 
     Passes, checkpoints and trims use it at the same time, each in a thread of its own.
@@ -37,6 +34,7 @@ class Ordering:
 
     def __init__(self, application: Application, graph: TaskGraph, planner: BatchPlanner, run: str) -> None:
         self._application = application
+        self.schemas = application.schemas
         self._graph = graph
         self._planner = planner
         self._run = run
@@ -44,8 +42,6 @@ class Ordering:
         for number in range(len(graph)):
             if not graph.streams[graph.operator_of[number]]:
                 self._marks[number] = {0: NO_WATERMARK_US}
-        self._empties: dict[int, tuple[bytes, ...]] = {}
-        self._columns: dict[int, bytes] = {}
         self._manifests: dict[int, Mapping[Task, tuple[StoredSegment, ...]]] = {}
         self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
@@ -72,9 +68,6 @@ class Ordering:
         readings = tuple(self._reading(reading, place[reading.node]) for reading in instruction.readings)
         ranges = {name: tuple(batch.ranges[name] for batch in batches) for name in self._application.sources}
         read = frozenset(int(graph.operator_of[reading.task]) for reading in readings)
-        needy = any(step.tentative for step in instruction.steps) or any(
-            partition is None for batch in ranges.values() for partitions in batch for partition in partitions
-        )
         return Order(
             run=self._run,
             pass_id=instruction.pass_id,
@@ -92,9 +85,6 @@ class Ordering:
             active_active=frozenset(graph.number(task) for task in instruction.active_active),
             retained_before=self._retained_before,
             retained_before_of=self._retained_before_of,
-            describe=len(self._empties) < len(graph.operators),
-            empties=dict(self._empties) if needy else {},
-            columns=dict(self._columns),
         )
 
     def learn(self, instruction: RunPass, reports: Sequence[Report]) -> None:
@@ -103,25 +93,6 @@ class Ordering:
             for report in reports:
                 for batch, mark in enumerate(report.marks, start=instruction.first):
                     self._marks[report.task][batch] = mark
-                if report.empties:
-                    self._empties.setdefault(int(self._graph.operator_of[report.task]), report.empties)
-                if report.columns:
-                    self._columns.setdefault(int(self._graph.operator_of[report.task]), report.columns)
-
-    def varying(self, reports: Sequence[Report]) -> Failure | None:
-        """Who has made other columns than another task of its operator, which no worker can see; none by rule."""
-        with self._lock:
-            columns = dict(self._columns)
-        for report in sorted(
-            (report for report in reports if report.columns), key=lambda report: (report.described, report.task)
-        ):
-            operator = int(self._graph.operator_of[report.task])
-            known = empty(columns.setdefault(operator, report.columns))
-            if empty(report.columns).schema != known.schema:
-                task, name = str(self._graph.task(report.task)), self._graph.operators[operator].name
-                cause = difference(known, empty(report.columns))
-                return Failure("operator", name, task, report.described, cause)
-        return None
 
     def newest_marks(self) -> dict[tuple[str, int], int]:
         """The highest event time that every source task is known to have seen."""
@@ -164,28 +135,12 @@ class Ordering:
                 str(self._graph.task(number)): [marks[batch] for batch in range(cut.oldest_batch, cut.newest_batch + 1)]
                 for number, marks in self._marks.items()
             }
-            empties = {
-                self._graph.operators[number].name: [chunk.hex() for chunk in chunks]
-                for number, chunks in self._empties.items()
-            }
-            columns = {self._graph.operators[number].name: column.hex() for number, column in self._columns.items()}
-        return {"marks": marks, "empties": empties, "columns": columns}
+        return {"marks": marks, SCHEMAS: to_record(self.schemas)}
 
-    def restore(
-        self,
-        batch: int,
-        marks: Mapping[str, Sequence[int]],
-        empties: Mapping[str, Sequence[str]],
-        columns: Mapping[str, str],
-    ) -> None:
+    def restore(self, batch: int, marks: Mapping[str, Sequence[int]]) -> None:
         """What an earlier driver noted; the first marks are those after the batch."""
         for task, highest in marks.items():
             self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(highest, start=batch))
-        numbers = {operator.name: number for number, operator in enumerate(self._graph.operators)}
-        self._empties = {
-            numbers[name]: tuple(bytes.fromhex(chunk) for chunk in chunks) for name, chunks in empties.items()
-        }
-        self._columns = {numbers[name]: bytes.fromhex(chunk) for name, chunk in columns.items() if name in numbers}
 
     def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
         """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.application.application import Application
+from tenax.application.rehearsal import logged_positions, with_known_schemas
 from tenax.batching.batches import BatchPlanner
 from tenax.control.versions import Cut
 from tenax.engine.driver.ordering import Ordering
@@ -24,8 +25,12 @@ from tenax.takeover.verification import note_outputs
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A store that belongs to a driver, and where its run stands; no `checkpoint` if it begins at the beginning."""
+    """A store that belongs to a driver, and where its run stands; no `checkpoint` if it begins at the beginning.
 
+    The `application` has the schemas that the run goes on with.
+    """
+
+    application: Application
     store: Store
     publisher: Publisher
     planner: BatchPlanner
@@ -43,6 +48,7 @@ def take_over(
       what was lost can still be put back.
     - From the claim on, whoever had the store before commits nothing more.
     """
+    application = with_known_schemas(application, logged_positions(folder))
     fingerprint = application.fingerprint()
     admission = admitted(application, folder, fingerprint, settings.accept_changes)
     check_takeover(folder, application, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
@@ -61,7 +67,9 @@ def take_over(
     checkpoint = _restored(graph, store, publisher, ordering, changes, observer)
     _record(changes, store, checkpoint, publisher, observer)
     _renew(store, planner, publisher, checkpoint, observer)
-    return TakenOver(store, publisher, planner, ordering, checkpoint, run_id)
+    application = with_known_schemas(application, planner.positions)  # of batches that are planned anew, as it is now
+    ordering.schemas = application.schemas
+    return TakenOver(application, store, publisher, planner, ordering, checkpoint, run_id)
 
 
 def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
@@ -89,14 +97,10 @@ def _restored(
     notes = records.mapping(checkpoint.notes)
     cut = cuts.from_record(checkpoint.number, notes)
     cut, segments = changes.applied(cut, checkpoint.segments, graph.tasks(range(len(graph))))
-    marks, columns = records.mapping(notes["marks"]), records.mapping(notes["columns"])
-    empties = changes.inputs(cut, records.mapping(notes["empties"]))
-    other = changes.affected(cut)
+    marks = records.mapping(notes["marks"])
     ordering.restore(
         cut.oldest_batch,
         {task: [int(str(mark)) for mark in records.items(highest)] for task, highest in marks.items()},
-        {name: [str(chunk) for chunk in records.items(chunks)] for name, chunks in empties.items()},
-        {name: str(chunk) for name, chunk in columns.items() if name not in other},
     )
     ordering.keep(cut, segments)
     return cut

@@ -1,4 +1,4 @@
-"""Piggybacked uploads: a checkpoint goes to the store within the next live pass, if one begins soon."""
+"""Checkpoints on their way into the store: within a live pass that begins soon, else as jobs of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tenax.engine.driver.jobs import PassOutcome, Uploaded
+from tenax.engine.driver.passes import Outcome, Uploaded
 from tenax.engine.worker.orders import UploadOrder
 from tenax.errors import ClusterFailed
 
@@ -14,7 +14,7 @@ IDLE_S = 0.05  # between two live passes, if there is enough to do
 
 
 @dataclass(frozen=True, slots=True)
-class PiggybackedUpload:
+class Passenger:
     """An upload that waits for a pass, or is on its way in one; answered with None if it needs a job of its own."""
 
     order: UploadOrder
@@ -22,7 +22,7 @@ class PiggybackedUpload:
 
 
 class Uploads:
-    """Lets the next live pass carry the upload of a checkpoint.
+    """Lets a checkpoint ride in the next live pass.
 
     A Spark job costs more than what it stores, and on a busy node it takes its time from the pass beside it. So if live
     passes follow each other, the next one takes the checkpoint along. One without its nodes, or that fails, does not:
@@ -32,52 +32,52 @@ class Uploads:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._running = 0
-        self._waiting: PiggybackedUpload | None = None
-        self._carried: PiggybackedUpload | None = None
+        self._waiting: Passenger | None = None
+        self._riding: Passenger | None = None
 
-    def piggyback(self, order: UploadOrder) -> Uploaded | None:
+    def ride(self, order: UploadOrder) -> Uploaded | None:
         """What a live pass has stored on its way; None if none begins."""
-        upload = PiggybackedUpload(order)
+        passenger = Passenger(order)
         with self._changed:
-            self._waiting = upload
-            while self._waiting is upload:  # ends: passes have deadlines
+            self._waiting = passenger
+            while self._waiting is passenger:  # ends: passes have deadlines
                 if not self._changed.wait(IDLE_S) and not self._running:
                     self._waiting = None
                     return None
-        return upload.answer.result()
+        return passenger.answer.result()
 
-    def pass_begins(self, nodes: tuple[str, ...]) -> PiggybackedUpload | None:
-        """A live pass begins: the upload that it carries."""
+    def board(self, nodes: tuple[str, ...]) -> Passenger | None:
+        """A live pass begins: whom it takes along."""
         with self._changed:
             self._running += 1
-            upload, self._waiting = self._waiting, None
+            passenger, self._waiting = self._waiting, None
             self._changed.notify_all()
-            if upload is not None and not set(upload.order.nodes) <= set(nodes):
-                upload.answer.set_result(None)
+            if passenger is not None and not set(passenger.order.nodes) <= set(nodes):
+                passenger.answer.set_result(None)
                 return None
-            self._carried = upload
-            return upload
+            self._riding = passenger
+            return passenger
 
-    def pass_ended(self, upload: PiggybackedUpload | None, outcome: PassOutcome | None) -> None:
+    def alight(self, passenger: Passenger | None, outcome: Outcome | None) -> None:
         """The pass is over; None if it failed."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
-            if upload is None:
+            if passenger is None:
                 return
-            self._carried = None
-            if upload.answer.done():
+            self._riding = None
+            if passenger.answer.done():
                 return
             if outcome is not None and outcome.not_uploaded:
-                upload.answer.set_exception(ClusterFailed(outcome.not_uploaded))
+                passenger.answer.set_exception(ClusterFailed(outcome.not_uploaded))
             else:
-                upload.answer.set_result(None if outcome is None else outcome.uploaded)
+                passenger.answer.set_result(None if outcome is None else outcome.uploaded)
 
     def cancel(self) -> None:
-        """An upload that waits or is carried is no longer wanted."""
+        """Whatever waits or rides is no longer wanted."""
         with self._changed:
-            for upload in (self._waiting, self._carried):
-                if upload is not None and not upload.answer.done():
-                    upload.answer.set_exception(ClusterFailed("the checkpoint was cancelled"))
+            for passenger in (self._waiting, self._riding):
+                if passenger is not None and not passenger.answer.done():
+                    passenger.answer.set_exception(ClusterFailed("the checkpoint was cancelled"))
             self._waiting = None
             self._changed.notify_all()

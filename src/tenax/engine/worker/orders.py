@@ -79,9 +79,6 @@ class Order:
     - After batch `ended_at` nothing more will come: every window closes. Single sources end with the batch that `ends`
       has for them, or have ended before.
     - `floors` has, like `ranges`, what every partition counts as having reached, of sources with idle partitions.
-    - `describe` asks every task to report what its inputs look like; `empties` is what was reported, by operator
-      number: tentative steps need it where all producers of an input are missing, and sources where a range is empty.
-    - `columns` is what came out of the code of users, by operator number, when it first had rows.
     """
 
     run: str
@@ -105,9 +102,6 @@ class Order:
     """Retained outputs of earlier batches are no longer needed."""
     retained_before_of: Mapping[int, int] = field(default_factory=dict)
     """The same for single tasks, by number."""
-    describe: bool = False
-    empties: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
-    columns: Mapping[int, bytes] = field(default_factory=dict)
     upload: UploadOrder | None = None
     """A checkpoint that is stored on the way."""
 
@@ -158,9 +152,7 @@ class Report:
     """What one step did in a pass.
 
     - `marks` has, for a source task, the highest event time after each batch; `late_rows` the batches with late ones.
-    - `empties` has, if asked for, a chunk without rows for each input, or of its rows for a source.
     - Its state can be rebuilt by stepping from batch `rebuild_from` on; 0 if it cannot.
-    - `columns` has, where users' code decides it, the columns that came out when there were rows, first in `described`.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
     """
 
@@ -174,15 +166,12 @@ class Report:
     seconds: float = 0.0
     staged: tuple[Staged, ...] = ()
     marks: tuple[int, ...] = ()
-    empties: tuple[bytes, ...] = ()
     role: Role = Role.PRIMARY
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
     rebuild_from: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
-    columns: bytes = b""
-    described: int = 0
     late_rows: tuple[LateRows, ...] = ()
 
 

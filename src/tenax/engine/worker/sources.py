@@ -8,6 +8,8 @@ import polars as pl
 
 from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Source
+from tenax.errors import UnreadableSource
+from tenax.operators.columns import listed
 from tenax.operators.computation import END_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.lateness import Overdue, admit
 from tenax.store.records import Json
@@ -48,14 +50,17 @@ class SourceComputation(Computation):
         raise NotImplementedError
 
     def read(
-        self, partition: int, logged: Json, mark: int, columns: pl.DataFrame | None, floor_us: int | None, ended: bool
+        self, partition: int, logged: Json, mark: int, nothing: pl.DataFrame, floor_us: int | None, ended: bool
     ) -> Made:
-        """Read a logged range again or for the first time: the same rows either way."""
-        if logged is None:
-            assert columns is not None, "the first batch of a source has rows"
-            rows = columns
-        else:
-            rows = self._opened["source"].read(partition, logged)
+        """Read a logged range again or for the first time: the same rows either way; `nothing` has its columns."""
+        rows = nothing if logged is None else self._opened["source"].read(partition, logged)
+        if rows.schema != nothing.schema:
+            if rows.height:
+                raise UnreadableSource(
+                    f"rows of a source have the columns that it told before the run, found {listed(rows.schema)} for "
+                    f"{listed(nothing.schema)}: correct its schema(), or its rows"
+                )
+            rows = nothing
         admitted = admit(rows, self.source.time, mark, self.source.lateness_us)
         watermark = admitted.watermark_us if floor_us is None else max(admitted.watermark_us, floor_us)
         return Made(

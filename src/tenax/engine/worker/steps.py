@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tenax.application.application import Application, late_output
+from tenax.application.schemas import inputs_of
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.connectors.lifecycle import Connections
 from tenax.connectors.sink import Staged, stage
@@ -34,8 +35,8 @@ from tenax.errors import StoreFailed, UnreadableSource
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
-from tenax.operators.columns import ColumnsVary, conformed, described, difference, empty, is_users, odd_one, unfit
-from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput, StepOutput
+from tenax.operators.columns import ColumnsVary, conformed, is_users
+from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.keys import owners, split
 from tenax.planning.levels import stays
 from tenax.store.checkpoints import StoredSegment
@@ -60,13 +61,10 @@ class Work:
     seconds: float = 0.0
     staged: list[Staged] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
-    empties: tuple[bytes, ...] = ()
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
-    columns: bytes = b""
-    described: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +108,8 @@ class Worker:
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
         self.sinks = Connections(application.sinks)
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
+        self._empty_outputs: dict[int, pl.DataFrame] = {}
+        self._empty_inputs: dict[int, tuple[pl.DataFrame, ...]] = {}
 
     def close(self) -> None:
         """Let go of what sources and sinks have connected in this process."""
@@ -230,15 +230,12 @@ class Worker:
             seconds=work.seconds,
             staged=tuple(work.staged),
             marks=tuple(work.marks[1:]),
-            empties=work.empties,
             role=work.order.role,
             sent=work.sent,
             retained_bytes=work.retained_bytes,
             rebuild_from=_since(computation, work.held.state, order.last),
             cpu_s=work.cpu_s,
             retaining_cpu_s=work.retaining_cpu_s,
-            columns=work.columns,
-            described=work.described,
             late_rows=tuple(work.late),
         )
 
@@ -260,10 +257,8 @@ class Worker:
                 frames, watermark = self._inputs(level, task, batch)
                 if work.order.takes_watermark_only and batch == order.first:
                     frames = tuple(frame.clear() for frame in frames)
-                output = self._stepped(level, operator, work, StepInput(frames, watermark, batch))
+                output = self._stepped(operator, work.held.state, StepInput(frames, watermark, batch))
                 late, rows_in = LateRows(batch, output.late), sum(frame.height for frame in frames)
-                if order.describe and not work.empties:
-                    work.empties = tuple(encode(frame.clear(), END_WATERMARK_US) for frame in frames)
             chunks: Mapping[Address, bytes] = {}
             if not work.order.rebuilding:
                 self._stage(order, name, index, batch, output.rows, work)
@@ -286,23 +281,16 @@ class Worker:
         work.seconds += time.perf_counter() - started
         work.cpu_s += time.process_time() - started_cpu
 
-    def _stepped(self, level: Level, operator: int, work: Work, given: StepInput) -> StepOutput:
-        """One step; of what users' code makes the columns are held against those that it made before.
+    def _stepped(self, operator: int, state: State, given: StepInput) -> StepOutput:
+        """One step; the columns that come out are held against those that were derived when the topology was built.
 
-        A function without state has nothing to say of no rows, and need not be made for them.
+        A user's function without state has nothing to say of no rows, and need not be made for them.
         """
-        computation = self.computations[operator]
-        if not is_users(computation):
-            return computation.step(work.held.state, given)
-        known = level.order.columns.get(operator, work.columns)
-        if known and computation.stateless and not any(frame.height for frame in given.frames):
-            return StepOutput(work.held.state, empty(known))
-        output = computation.step(work.held.state, given)
-        if known:
-            return StepOutput(output.state, conformed(output.rows, known), output.late)
-        if output.rows.height:
-            work.columns, work.described = described(output.rows), given.batch
-        return output
+        computation, nothing = self.computations[operator], self._nothing(operator)
+        if is_users(computation) and computation.stateless and not any(frame.height for frame in given.frames):
+            return StepOutput(state, nothing)
+        output = computation.step(state, given)
+        return StepOutput(output.state, conformed(output.rows, nothing, computation), output.late)
 
     def _read(self, computation: SourceComputation, level: Level, operator: int, index: int, batch: int) -> Made:
         """The rows of a source task for a batch."""
@@ -311,12 +299,7 @@ class Worker:
         planned = order.ranges[name][batch - order.first][index]
         floor_us = order.floors[name][batch - order.first][index] if name in order.floors else None
         ended = batch == order.ended_at or batch >= order.ends.get(name, batch + 1)
-        known = order.empties.get(operator, work.empties)
-        columns = decode(known[0])[0] if known else None
-        made = computation.read(index, planned, work.marks[-1], columns, floor_us, ended)
-        if order.describe and not work.empties:
-            work.empties = (encode(made.rows.clear(), END_WATERMARK_US),)
-        return made
+        return computation.read(index, planned, work.marks[-1], self._nothing(operator), floor_us, ended)
 
     def _stage(self, order: Order, output: str, index: int, batch: int, rows: pl.DataFrame, work: Work) -> None:
         """Write a result where nobody sees it until it is published; only primaries have results."""
@@ -354,7 +337,6 @@ class Worker:
         watermarks: list[int] = []
         for number, stream in enumerate(self.graph.streams[operator]):
             parts: list[pl.DataFrame] = []
-            producers: list[int] = []
             first = int(self.graph.first[stream.producer])
             for producer in stream.producers_of(index):
                 if tentative and first + producer not in level.present:
@@ -364,30 +346,27 @@ class Worker:
                     raise MissingChunk(f"no chunk of input {number} from its task {producer}")
                 rows, own = decode(data) if isinstance(data, bytes) else data
                 parts.append(rows)
-                producers.append(producer)
                 watermarks.append(own)
-            if not parts:
-                parts.append(self._nothing(level, operator, number))
-            filled = [at for at, part in enumerate(parts) if part.height] or [0]
-            taken = [parts[at] for at in filled]
-            odd = odd_one(taken)
-            if odd is not None:
-                self._blame(stream, producers[filled[odd]], batch, taken[0], taken[odd])
-            frames.append(taken[0] if len(taken) == 1 else pl.concat(taken, rechunk=True))
+            filled = [part for part in parts if part.height]
+            if not filled:
+                frames.append(parts[0] if parts else self._nothing_for(operator, number))
+            else:
+                frames.append(filled[0] if len(filled) == 1 else pl.concat(filled, rechunk=True))
         return tuple(frames), min(watermarks, default=NO_WATERMARK_US)
 
-    def _blame(self, stream: Stream, index: int, batch: int, before: pl.DataFrame, now: pl.DataFrame) -> None:
-        """A producer's tasks have sent different columns: it is the one to blame, not who finds out."""
-        task = self.names[int(self.graph.first[stream.producer]) + index]
-        name = self.graph.operators[stream.producer].name
-        raise StepFailed(Failure("operator", name, task, batch, difference(before, now)))
+    def _nothing(self, operator: int) -> pl.DataFrame:
+        """No rows, with the columns that an operator gives."""
+        if operator not in self._empty_outputs:
+            schema = self.application.schemas[self.graph.operators[operator].name]
+            self._empty_outputs[operator] = pl.DataFrame(schema=schema)
+        return self._empty_outputs[operator]
 
-    def _nothing(self, level: Level, operator: int, number: int) -> pl.DataFrame:
-        """An input all of whose producers are missing."""
-        known = level.order.empties.get(operator)
-        if known is None:
-            raise MissingChunk(f"nobody knows what input {number} looks like")
-        return decode(known[number])[0]
+    def _nothing_for(self, operator: int, number: int) -> pl.DataFrame:
+        """No rows for an input, as its producers would send them."""
+        if operator not in self._empty_inputs:
+            name = self.graph.operators[operator].name
+            self._empty_inputs[operator] = inputs_of(self.application, name, self.application.schemas)
+        return self._empty_inputs[operator][number]
 
     def _send(
         self, level: Level, operator: int, index: int, batch: int, rows: pl.DataFrame, watermark_us: int
@@ -403,11 +382,6 @@ class Worker:
                 parts = self._parts(stream, consumers, self.computations[stream.consumer].combined(number, rows))
             except RAISED as error:  # rows that do not fit their consumer: it is the one that says so
                 name = self.graph.operators[stream.consumer].name
-                if is_users(self.computations[operator]) and not rows.height:  # unless what it made of nothing is odd
-                    own, task = self.graph.operators[operator].name, self.names[int(self.graph.first[operator]) + index]
-                    raise StepFailed(
-                        Failure("operator", own, task, batch, unfit(rows, name, cause_of(error)))
-                    ) from error
                 raise StepFailed(_failure(error, name, self.names[first + consumers[0]], batch)) from error
             if stream in level.staying and not retained:
                 level.inbox[first + index, number, index, batch] = (parts[0], watermark_us)
