@@ -14,7 +14,7 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application, Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import Verdict, judge, with_results_in
-from tenax.chaos.record import Moment, Recorder, What, names, strikes
+from tenax.chaos.record import Moment, Recorder, What, impacts, names
 from tenax.chaos.runs import RESULTS, STORE, Trial
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.connectors.files import files
@@ -171,7 +171,7 @@ def _seconds(results: Path) -> dict[int, int]:
 def _faults(moments: Sequence[Moment], origin_s: float) -> Series:
     """When nodes were killed and could return, and when the run knew."""
     killed, returned = (one for one in moments if one.what is What.FAULT)
-    (strike,) = strikes(moments)
+    (strike,) = impacts(moments)
     return {
         "killed s": [origin_s + killed.at_s],
         "returned s": [origin_s + returned.at_s],

@@ -10,7 +10,7 @@ from pathlib import Path
 from tenax.application.application import Application, Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
-from tenax.chaos.record import Recorder, strikes
+from tenax.chaos.record import Recorder, impacts
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Kind, parse_fault
 from tenax.connectors.source import Limits
@@ -151,7 +151,7 @@ def lose(session: Session, work: Path, pace: Pace, application: Application, ask
     exact = None
     if asked["judge"]:
         exact = judge(application, work / STORE, work / RESULTS, session, settings.nodes).held
-    (strike,) = strikes(recorder.moments)
+    (strike,) = impacts(recorder.moments)
     if strike.detection_s is None or strike.recovered_s is None or not watch.lost:
         raise ClusterFailed(f"a killed node is missed and its tasks come back, found {strike}: run it again")
     return Facts(

@@ -12,7 +12,7 @@ import polars as pl
 from tenax.application.application import Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
-from tenax.chaos.record import Moment, Recorder, What, strikes
+from tenax.chaos.record import Moment, Recorder, What, impacts
 from tenax.chaos.runs import RESULTS, STORE, Trial
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.control.instructions import Outcome
@@ -139,7 +139,7 @@ def delay(moments: Sequence[Moment]) -> Series:
     Detection ends when the run knows that the node is gone, redeployment when it begins to run what was lost again (or
     goes on, if nothing was), replay when that is through, and the first new pass when its results are there.
     """
-    (strike,) = strikes(moments)
+    (strike,) = impacts(moments)
     if strike.detection_s is None or strike.first_output_s is None:
         raise ClusterFailed(f"a struck node is missed and results come again, found {strike}: run it again")
     known_s, output_s = strike.at_s + strike.detection_s, strike.at_s + strike.first_output_s
@@ -171,7 +171,7 @@ def replayed(begun: Sequence[Moment]) -> int:
 
 def shown(moments: Sequence[Moment], newest: dict[int, int]) -> Series:
     """Seconds since the strike, and the highest sequence number among the results that are final by then."""
-    (strike,) = strikes(moments)
+    (strike,) = impacts(moments)
     times: list[float] = []
     numbers: list[float] = []
     for one in moments:

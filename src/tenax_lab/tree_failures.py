@@ -11,7 +11,7 @@ from pathlib import Path
 from tenax.application.application import Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
-from tenax.chaos.record import Moment, Recorder, What, finished_through, strikes
+from tenax.chaos.record import Moment, Recorder, What, finished_through, impacts
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.connectors.source import Limits
@@ -218,7 +218,7 @@ class Losses(Observer):
 
 def facts_of(moments: Sequence[Moment], watch: Losses, *, exact: bool) -> Facts:
     """What the moments of a run say of its only loss."""
-    (strike,) = strikes(moments)
+    (strike,) = impacts(moments)
     known = max(position for position, one in enumerate(moments) if one.what is What.LOST)
     finished = finished_through(moments[:known])
     shown = publications(moments[known:], strike.at_s, finished)

@@ -80,7 +80,7 @@ def decided(
     """What is decided when these partitions have had no rows for so long."""
     clock = Clock()
     idleness = Idleness(of, clock)
-    idleness.marks = lambda: {one: at * SECOND for one, at in marks_s.items()}
+    idleness.marks = lambda: {partition: at * SECOND for partition, at in marks_s.items()}
     counts = {name: of.topology.operator(name).parallelism for name in of.sources}
     answers: dict[str, Planned | NothingNew] = {
         name: Planned((None,) * count, None, 1, quiet=quiet.get(name, ()))
@@ -162,9 +162,9 @@ def plan(planner: BatchPlanner, number: int) -> Batch:
 
 def test_a_batch_without_rows_lets_windows_close_when_nothing_comes(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", range(30))
-    told: list[str] = []
+    messages: list[str] = []
     store = Store.open(tmp_path / "store", {})
-    planner = BatchPlanner(one_source(tmp_path, idle_after="10ms"), store, Limits(100), 0.0, tell=told.append)
+    planner = BatchPlanner(one_source(tmp_path, idle_after="10ms"), store, Limits(100), 0.0, tell=messages.append)
     marks = {("s", 0): NO_WATERMARK_US, ("s", 1): NO_WATERMARK_US}
     planner.follow(lambda: marks)
     assert plan(planner, 1).rows == 30
@@ -172,7 +172,9 @@ def test_a_batch_without_rows_lets_windows_close_when_nothing_comes(tmp_path: Pa
     empty = plan(planner, 2)
     assert (empty.rows, empty.ranges, empty.ended) == (0, {"s": (None, None)}, False)
     assert empty.idle.floors == {"s": (None, START_US + 29 * SECOND)}
-    assert told == [f"s[{one}] is idle, without rows for 0.01 s: windows go on without it" for one in (0, 1)]
+    assert messages == [
+        f"s[{partition}] is idle, without rows for 0.01 s: windows go on without it" for partition in (0, 1)
+    ]
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
     assert planner.log(3, 1, stop) is None  # nothing more would move
@@ -290,16 +292,19 @@ def test_workers_close_windows_by_the_floor_and_count_the_rows_that_come_behind_
         reports.append(cluster.run(replace(order, floors={"s": ((None, floor),)})))
     names = cluster.graph.tasks(range(len(cluster.graph)))
     watermarks = [
-        (one.watermark_us - START_US) // SECOND for found in reports for one in found if str(names[one.task]) == "s[1]"
+        (report.watermark_us - START_US) // SECOND
+        for of_pass in reports
+        for report in of_pass
+        if str(names[report.task]) == "s[1]"
     ]
     assert watermarks[:-1] == [9, 45, 45, 45, 49]
-    late = {str(names[report.task]): report.late_rows for found in reports for report in found if report.late_rows}
+    late = {str(names[report.task]): report.late_rows for of_pass in reports for report in of_pass if report.late_rows}
     assert late == {"w[0]": (LateRows(4, 10),)}
-    assert [report.late for found in reports for report in found if report.late] == [10, 10]
-    found = pl.concat([results(report, tmp_path)["out"] for report in reports if "out" in results(report, tmp_path)])
-    starts = [int((one - START).total_seconds()) for one in found["window_start"]]
+    assert [report.late for of_pass in reports for report in of_pass if report.late] == [10, 10]
+    windows = pl.concat([results(report, tmp_path)["out"] for report in reports if "out" in results(report, tmp_path)])
+    starts = [int((start - START).total_seconds()) for start in windows["window_start"]]
     assert starts == [0, 10, *range(40, 120, 10)]  # [20, 40) had come too late; every window once
-    assert found["n"].to_list() == [10] * 10
+    assert windows["n"].to_list() == [10] * 10
 
 
 def test_no_operator_leaves_rows_out_where_none_are_late(tmp_path: Path) -> None:

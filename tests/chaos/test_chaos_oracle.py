@@ -46,14 +46,14 @@ def compared(folders: tuple[Folder, Folder]) -> Verdict:
 @pytest.fixture
 def folders(tmp_path: Path) -> Iterator[tuple[Folder, Folder]]:
     """A run under faults without its last result, and a whole one."""
-    found, expected = Folder(tmp_path / "found"), Folder(tmp_path / "expected")
+    written, expected = Folder(tmp_path / "found"), Folder(tmp_path / "expected")
     for batch in range(1, BATCHES + 1):
         for partition in range(PARTITIONS):
             expected.commit(batch, partition, 10 * batch + partition)
             if (batch, partition) != (BATCHES, PARTITIONS - 1):
-                found.commit(batch, partition, 10 * batch + partition)
-    yield found, expected
-    found.committer.close()
+                written.commit(batch, partition, 10 * batch + partition)
+    yield written, expected
+    written.committer.close()
     expected.committer.close()
 
 
@@ -105,11 +105,11 @@ def test_a_result_that_nobody_expects_is_different(folders: tuple[Folder, Folder
 
 
 def test_what_is_committed_or_visible_twice_is_duplicated(folders: tuple[Folder, Folder], tmp_path: Path) -> None:
-    found = folders[0]
-    found.commit(BATCHES, 1, 31)
-    again = journal.read(found.sink.log)[0]
-    found.committer._journal.append(again)
-    (found.sink.folder / "out-b0000000001-p00000-copy.parquet").write_bytes(found.path(1, 0).read_bytes())
+    written = folders[0]
+    written.commit(BATCHES, 1, 31)
+    again = journal.read(written.sink.log)[0]
+    written.committer._journal.append(again)
+    (written.sink.folder / "out-b0000000001-p00000-copy.parquet").write_bytes(written.path(1, 0).read_bytes())
     verdict = compared(folders)
     assert verdict.duplicated == ("out batch 1 partition 0", "out-b0000000001-p00000-copy.parquet")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tenax.chaos.record import Moment, Outcome, Strike, Timeline, What, median_batch_s, strikes, worst
+from tenax.chaos.record import FaultImpact, Moment, Outcome, Timeline, What, impacts, median_batch_s, worst
 from tenax.chaos.reference import Judgement
 from tenax.control.records import Data
 
@@ -31,7 +31,7 @@ def live(at_s: float, first: int, last: int, seconds: float) -> Moment:
 ENDED = What.OUTAGE_ENDED
 
 
-def test_a_strike_is_measured_from_the_fault_to_loss_to_output_to_the_end_of_the_outage() -> None:
+def test_a_fault_is_measured_from_the_fault_to_loss_to_output_to_the_end_of_the_outage() -> None:
     moments = [
         live(1.0, 1, 4, 1.0),
         fault(10.0, "kill", "a", "b"),
@@ -43,17 +43,17 @@ def test_a_strike_is_measured_from_the_fault_to_loss_to_output_to_the_end_of_the
         Moment(15.0, ENDED),
         Moment(18.0, ENDED),
     ]
-    assert strikes(moments) == (Strike("--kill", 10.0, ("a", "b"), 1.0, 2.0, 5.0),)
+    assert impacts(moments) == (FaultImpact("--kill", 10.0, ("a", "b"), 1.0, 2.0, 5.0),)
 
 
 def test_a_loss_without_an_outage_is_over_when_it_is_known() -> None:
-    (strike,) = strikes([fault(10.0, "kill", "a"), lost(10.25, "a", outage=False), published(11.0, 1)])
-    assert (strike.detection_s, strike.recovered_s) == (0.25, 0.25)
+    (impact,) = impacts([fault(10.0, "kill", "a"), lost(10.25, "a", outage=False), published(11.0, 1)])
+    assert (impact.detection_s, impact.recovered_s) == (0.25, 0.25)
 
 
 def test_what_never_happened_is_none() -> None:
-    (strike,) = strikes([fault(10.0, "hang", "a")])
-    assert (strike.detection_s, strike.first_output_s, strike.recovered_s) == (None, None, None)
+    (impact,) = impacts([fault(10.0, "hang", "a")])
+    assert (impact.detection_s, impact.first_output_s, impact.recovered_s) == (None, None, None)
 
 
 def test_a_dead_driver_is_back_when_its_successor_publishes() -> None:
@@ -64,13 +64,13 @@ def test_a_dead_driver_is_back_when_its_successor_publishes() -> None:
         Moment(16.0, What.STARTED, {"epoch": 2}),
         published(20.0, 3),
     ]
-    node, driver = strikes(moments)
+    node, driver = impacts(moments)
     assert (driver.detection_s, driver.first_output_s, driver.recovered_s) == (10.0, 14.0, 14.0)
     assert (node.detection_s, node.recovered_s) == (0.5, 15.0)
 
 
-def test_returns_are_no_strikes() -> None:
-    assert strikes([fault(5.0, "return")]) == ()
+def test_returns_take_nothing_away() -> None:
+    assert impacts([fault(5.0, "return")]) == ()
 
 
 def test_the_median_batch_is_of_live_passes_and_per_batch() -> None:
@@ -98,7 +98,7 @@ def test_a_timeline_is_read_back_as_written_and_a_torn_line_is_left_out(tmp_path
 
 
 def test_an_outcome_is_read_back_as_written() -> None:
-    strike = Strike("--kill 1@2b", 1.0, ("a",), 0.5, None, 3.0)
+    impact = FaultImpact("--kill 1@2b", 1.0, ("a",), 0.5, None, 3.0)
     outcome = Outcome(
         held=True,
         final_equals_failure_free=True,
@@ -117,7 +117,7 @@ def test_an_outcome_is_read_back_as_written() -> None:
         schedule=("--kill 1@2b",),
         unreached=(),
         seed=7,
-        strikes=(strike,),
+        faults=(impact,),
         findings="well",
         reference=Judgement(2, 70, 0, 0, 1, ("speed segment=3: speed 1.0 for 2.0",), ("late (it does not end)",)),
     )

@@ -32,7 +32,7 @@ def readings(rows: int = ROWS, seed: int = 1) -> pl.DataFrame:
     keys = pl.Series(
         [None if integer == 7 else f"key {integer}" for integer in draw.integers(0, 12, rows)], dtype=pl.String
     )
-    values = pl.Series([None if one > 2 else one for one in draw.normal(0, 1, rows) ** 3], dtype=pl.Float64)
+    values = pl.Series([None if value > 2 else value for value in draw.normal(0, 1, rows) ** 3], dtype=pl.Float64)
     frame = pl.DataFrame({"key": keys, "n": draw.integers(0, 3, rows), "value": values})
     return frame.with_columns(at=pl.lit(START) + pl.Series(times).cast(pl.Duration("us")))
 
@@ -81,7 +81,7 @@ def everything(folder: Path, source: Source, partitions: int) -> tx.Topology:
     tumbled = rows.key_by("n").window("4s").aggregate(pl.col("value").var().alias("value"), pl.len().alias("rows"))
     slid.join(tumbled, on=["n", "window"]).output("joined", tx.parquet(folder / "joined"))
     slid.filter(pl.col("value") > 0.5).top(3, by="value").output("best", tx.parquet(folder / "best"))
-    both = [one.select("n", pl.col("rows").cast(pl.Int64)).key_by("n") for one in (slid, tumbled)]
+    both = [stream.select("n", pl.col("rows").cast(pl.Int64)).key_by("n") for stream in (slid, tumbled)]
     both[0].union(both[1]).key_by("n").window("12s").aggregate(pl.col("rows").sum()).output(
         "both", tx.parquet(folder / "both")
     )
@@ -94,9 +94,9 @@ def test_files_of_every_kind_give_what_their_whole_input_gives(kind: str, partit
     source = tx.files(written(tmp_path / "in", kind), time="at", follow=False, lateness="1500ms")
     application = everything(tmp_path / "out", source, partitions).build()
     run(application, tmp_path / "run", 400)
-    found = judge_by_input(application, tmp_path / "run" / "store", tmp_path / "run" / "results")
-    assert found.held, found
-    assert (found.outputs, found.not_judged) == (6, ())
+    judgement = judge_by_input(application, tmp_path / "run" / "store", tmp_path / "run" / "results")
+    assert judgement.held, judgement
+    assert (judgement.outputs, judgement.not_judged) == (6, ())
     late = tx.read_committed(tmp_path / "run" / "results" / "rows-late").height
     assert 0 < late < ROWS / 2  # which of them these are depends on the partitions
 
@@ -104,11 +104,11 @@ def test_files_of_every_kind_give_what_their_whole_input_gives(kind: str, partit
 @pytest.mark.parametrize("seed", range(8))
 def test_random_topologies_give_what_their_whole_input_gives(seed: int, tmp_path: Path) -> None:
     application, _ = Maker(seed, tmp_path / "out").make()
-    found, verdict = judged(application, tmp_path, 500)
-    assert found.held, found
+    judgement, verdict = judged(application, tmp_path, 500)
+    assert judgement.held, judgement
     assert verdict.held, verdict
-    assert found.outputs == len(application.sinks)
-    assert found.rows > 0
+    assert judgement.outputs == len(application.sinks)
+    assert judgement.rows > 0
 
 
 def test_late_rows_of_a_generator_follow_its_partitions(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_late_rows_of_a_generator_follow_its_partitions(tmp_path: Path) -> None:
     rows.window("1s").aggregate(pl.len(), parallelism=1).output("counts", tx.parquet(tmp_path / "counts"))
     application = topology.build()
     run(application, tmp_path / "run", 250)
-    found = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
-    assert found.held, found
-    assert found.outputs == 2
+    judgement = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
+    assert judgement.held, judgement
+    assert judgement.outputs == 2
     assert tx.read_committed(tmp_path / "run" / "results" / "rows-late").height > ROWS // 20
 
 
@@ -141,7 +141,7 @@ class Own(Source):
         first = position if isinstance(position, int) else 0
         end = min(600, first + limits.rows)
         share = -(-(end - first) // partitions)
-        ranges = tuple([first + share * one, min(end, first + share * (one + 1))] for one in range(partitions))
+        ranges = tuple([first + share * row, min(end, first + share * (row + 1))] for row in range(partitions))
         return Planned(ranges, end, end - first, end == 600)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
@@ -200,7 +200,7 @@ UNTOLD: dict[str, tuple[Source, int, Flow, str]] = {
         elements(),
         1,
         lambda rows: counted(
-            rows.map(lambda one: one.with_columns(pl.col("ts") - pl.duration(seconds=5)), name="back")
+            rows.map(lambda row: row.with_columns(pl.col("ts") - pl.duration(seconds=5)), name="back")
         ),
         "operator 'back' puts event times back",
     ),
@@ -260,11 +260,11 @@ def test_an_output_of_which_the_whole_input_does_not_tell_enough_is_named(name: 
     rows = topology.source("rows", source, partitions=partitions)
     flow(rows).output("untold", tx.parquet(tmp_path / "untold"))
     rows.output("plain", tx.parquet(tmp_path / "plain"))
-    found = judge_by_input(topology.build(), NOWHERE, tmp_path)
-    untold = [one for one in found.not_judged if one.startswith("untold (")]
-    assert len(untold) == 1, found
+    judgement = judge_by_input(topology.build(), NOWHERE, tmp_path)
+    untold = [row for row in judgement.not_judged if row.startswith("untold (")]
+    assert len(untold) == 1, judgement
     assert re.search(reason, untold[0])
-    assert untold[0] in str(found)
+    assert untold[0] in str(judgement)
 
 
 def test_an_output_over_a_partition_that_was_idle_and_came_back_is_named(tmp_path: Path) -> None:
@@ -276,10 +276,10 @@ def test_an_output_over_a_partition_that_was_idle_and_came_back_is_named(tmp_pat
     for number, idle in enumerate(([], [1], []), start=1):
         ranges = [[0, 10, 2], [1, 1, 2] if idle else [1, 10, 2]]
         store.log_batch(number, {"idle": {"rows": idle}, "ranges": {"rows": ranges}})
-        found = judge_by_input(topology.build(), tmp_path / "store", tmp_path)
-        assert len(found.not_judged) == (1 if number == 3 else 0)
+        judgement = judge_by_input(topology.build(), tmp_path / "store", tmp_path)
+        assert len(judgement.not_judged) == (1 if number == 3 else 0)
     store.close()
-    assert "counts (a partition of source 'rows' was idle and came back" in found.not_judged[0]
+    assert "counts (a partition of source 'rows' was idle and came back" in judgement.not_judged[0]
 
 
 def test_computations_of_ones_own_are_judged_if_batches_make_no_difference_to_them(tmp_path: Path) -> None:
@@ -288,9 +288,9 @@ def test_computations_of_ones_own_are_judged_if_batches_make_no_difference_to_th
     rows.filter(pl.col("sequence") % 3 > 0).apply(Numbered()).output("numbered", tx.parquet(tmp_path / "numbered"))
     application = topology.build()
     run(application, tmp_path / "run", 70)
-    found = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
-    assert found.held, found
-    assert (found.outputs, found.rows) == (1, 400)
+    judgement = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
+    assert judgement.held, judgement
+    assert (judgement.outputs, judgement.rows) == (1, 400)
 
 
 def test_times_of_every_type_are_the_same_instants(tmp_path: Path) -> None:
@@ -312,9 +312,9 @@ def test_times_of_every_type_are_the_same_instants(tmp_path: Path) -> None:
         counted(rows).output("counts", tx.parquet(tmp_path / "out"))
         application = topology.build()
         run(application, tmp_path / f"run-{kind}", 3)
-        found = judge_by_input(application, NOWHERE, tmp_path / f"run-{kind}" / "results")
-        assert found.held, found
-        assert found.rows == 2
+        judgement = judge_by_input(application, NOWHERE, tmp_path / f"run-{kind}" / "results")
+        assert judgement.held, judgement
+        assert judgement.rows == 2
 
 
 def test_whole_numbers_made_of_sums_are_judged(tmp_path: Path) -> None:
@@ -324,10 +324,10 @@ def test_whole_numbers_made_of_sums_are_judged(tmp_path: Path) -> None:
     sums.key_by("tens").window("2s").aggregate(pl.len(), parallelism=2).output("tens", tx.parquet(tmp_path / "tens"))
     application = topology.build()
     run(application, tmp_path / "run", 150)
-    found = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
-    assert found.held, found
-    assert found.not_judged == ()
-    assert found.rows > 0
+    judgement = judge_by_input(application, NOWHERE, tmp_path / "run" / "results")
+    assert judgement.held, judgement
+    assert judgement.not_judged == ()
+    assert judgement.rows > 0
 
 
 def test_a_file_that_cannot_be_read_is_lost(tmp_path: Path) -> None:
@@ -338,9 +338,9 @@ def test_a_file_that_cannot_be_read_is_lost(tmp_path: Path) -> None:
     results = tmp_path / "run" / "results"
     path = next((results / "plain").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:100])
-    found = judge_by_input(application, NOWHERE, results)
-    assert found.lost == 600
-    assert found.examples[0].startswith(f"plain {path.name} cannot be read")
+    judgement = judge_by_input(application, NOWHERE, results)
+    assert judgement.lost == 600
+    assert judgement.examples[0].startswith(f"plain {path.name} cannot be read")
 
 
 # How rows are compared.
@@ -367,12 +367,12 @@ def test_floats_differ_beyond_the_order_of_sums_only() -> None:
 
 
 def test_lost_rows_and_rows_that_are_there_besides_are_told_by_key() -> None:
-    found = difference(EXPECTED[1:], EXPECTED, KEYS)
-    assert (found.lost, found.extra, found.different) == (1, 0, 0)
-    assert found.examples == ("key=a, window_end=1 is lost",)
-    found = difference(pl.concat([EXPECTED, EXPECTED[:1]]), EXPECTED, KEYS)
-    assert (found.lost, found.extra, found.different) == (0, 1, 0)
-    assert found.examples == ("key=a, window_end=1 is there besides",)
+    judgement = difference(EXPECTED[1:], EXPECTED, KEYS)
+    assert (judgement.lost, judgement.extra, judgement.different) == (1, 0, 0)
+    assert judgement.examples == ("key=a, window_end=1 is lost",)
+    judgement = difference(pl.concat([EXPECTED, EXPECTED[:1]]), EXPECTED, KEYS)
+    assert (judgement.lost, judgement.extra, judgement.different) == (0, 1, 0)
+    assert judgement.examples == ("key=a, window_end=1 is there besides",)
     assert difference(EXPECTED.drop("value"), EXPECTED, KEYS).lost == 3
     assert difference(pl.DataFrame(), EXPECTED, KEYS).lost == 3
 

@@ -60,8 +60,8 @@ def test_a_wrong_fault_is_refused_in_one_line_with_what_was_found(kind: Kind, te
     with pytest.raises(InvalidRequest) as refused:
         parse_fault(kind, text)
     assert "\n" not in str(refused.value)
-    found = text.partition("@")[2] or text
-    assert repr(text) in str(refused.value) or repr(found) in str(refused.value)
+    moment = text.partition("@")[2] or text
+    assert repr(text) in str(refused.value) or repr(moment) in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["5@3s", "rack3@3s", "rack0@3s"])
@@ -70,7 +70,7 @@ def test_a_cluster_loses_only_what_it_has(text: str) -> None:
         check((parse_fault(Kind.KILL, text),), nodes=4, racks=2)
 
 
-def test_only_tasks_that_there_are_can_be_struck() -> None:
+def test_only_tasks_that_there_are_can_be_hit() -> None:
     graph = TaskGraph(Topology("line", (Operator("a"), Operator("join-1", 2, (Input("a"),)))))
     check_tasks((parse_fault(Kind.KILL, "a[0]+join-1[1]@3b"), parse_fault(Kind.KILL, "all@4b")), graph)
     for wrong in ("join[0]@3b", "a[0]+join-1[2]@3b"):

@@ -73,10 +73,10 @@ def application(tmp_path: Path) -> Application:
 
 
 def test_without_a_bug_both_judges_hold(application: Application, tmp_path: Path) -> None:
-    found, verdict = judged(application, tmp_path / "run", BATCH_ROWS)
-    assert found.held, found
+    judgement, verdict = judged(application, tmp_path / "run", BATCH_ROWS)
+    assert judgement.held, judgement
     assert verdict.held, verdict
-    assert (found.outputs, found.not_judged) == (5, ())
+    assert (judgement.outputs, judgement.not_judged) == (5, ())
 
 
 # planning
@@ -86,10 +86,14 @@ def a_batch_skips_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Generator.plan
 
     def plan(source: Generator, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
-        found = real(source, position, partitions, limits, now_us)
-        if isinstance(found, Planned) and isinstance(found.position, list) and found.position[0] == 3 * BATCH_ROWS:
-            return replace(found, position=[found.position[0] + 2, *found.position[1:]])
-        return found
+        planned = real(source, position, partitions, limits, now_us)
+        if (
+            isinstance(planned, Planned)
+            and isinstance(planned.position, list)
+            and planned.position[0] == 3 * BATCH_ROWS
+        ):
+            return replace(planned, position=[planned.position[0] + 2, *planned.position[1:]])
+        return planned
 
     monkeypatch.setattr(Generator, "plan", plan)
 
@@ -98,10 +102,14 @@ def batches_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Generator.plan
 
     def plan(source: Generator, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
-        found = real(source, position, partitions, limits, now_us)
-        if isinstance(found, Planned) and isinstance(found.position, list) and found.position[0] == 3 * BATCH_ROWS:
-            return replace(found, position=[found.position[0] - 2, *found.position[1:]])
-        return found
+        planned = real(source, position, partitions, limits, now_us)
+        if (
+            isinstance(planned, Planned)
+            and isinstance(planned.position, list)
+            and planned.position[0] == 3 * BATCH_ROWS
+        ):
+            return replace(planned, position=[planned.position[0] - 2, *planned.position[1:]])
+        return planned
 
     monkeypatch.setattr(Generator, "plan", plan)
 
@@ -110,10 +118,10 @@ def a_partition_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     real = BatchPlanner._plan
 
     def plan(planner: BatchPlanner, number: int) -> batches.Batch | NothingNew:
-        found = real(planner, number)
-        if isinstance(found, batches.Batch) and number == 4:
-            return replace(found, ranges={**found.ranges, "rows": (found.ranges["rows"][0], None)})
-        return found
+        batch = real(planner, number)
+        if isinstance(batch, batches.Batch) and number == 4:
+            return replace(batch, ranges={**batch.ranges, "rows": (batch.ranges["rows"][0], None)})
+        return batch
 
     monkeypatch.setattr(BatchPlanner, "_plan", plan)
 
@@ -231,8 +239,8 @@ def a_join_forgets_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Join.step
 
     def step(join: Join, state: tx.State, given: StepInput) -> StepOutput:
-        found = real(join, state, given)
-        return replace(found, state={}) if given.batch == 3 else found
+        stepped = real(join, state, given)
+        return replace(stepped, state={}) if given.batch == 3 else stepped
 
     monkeypatch.setattr(Join, "step", step)
 
@@ -264,8 +272,8 @@ def a_committed_file_is_visible_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def commit(committer: ParquetCommitter, batch: int, staged: Sequence[Staged]) -> None:
         real(committer, batch, staged)
-        for one in staged:
-            path = committer._sink.folder / visible_name(committer.output, one.partition, batch)
+        for result in staged:
+            path = committer._sink.folder / visible_name(committer.output, result.partition, batch)
             if batch == 5 and path.exists():
                 path.with_name(f"again-{path.name}").write_bytes(path.read_bytes())
 
@@ -296,13 +304,13 @@ PLANTED: tuple[tuple[Plant, bool], ...] = (  # and whether a replay of the same 
 )
 
 
-@pytest.mark.parametrize(("plant", "replayed"), PLANTED, ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.parametrize(("plant", "replayed"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
 def test_the_reference_sees_a_planted_bug(
     plant: Plant, replayed: bool, application: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    found, verdict = judged(application, tmp_path / "run", BATCH_ROWS)
-    print(found)
-    assert not found.held
-    assert found.examples
+    judgement, verdict = judged(application, tmp_path / "run", BATCH_ROWS)
+    print(judgement)
+    assert not judgement.held
+    assert judgement.examples
     assert (not verdict.held) == replayed, verdict

@@ -108,7 +108,7 @@ def times(folder: Path) -> Application:
 
 
 def report(task: int, watermark_us: int, rows: int = 0, late: int = 0) -> Report:
-    found = (LateRows(1, late, Overdue.of(np.full(late, 1_700_000))),) if late else ()
+    late_rows = (LateRows(1, late, Overdue.of(np.full(late, 1_700_000))),) if late else ()
     return Report(
         task=task,
         node=0,
@@ -117,7 +117,7 @@ def report(task: int, watermark_us: int, rows: int = 0, late: int = 0) -> Report
         late=late,
         watermark_us=watermark_us,
         seconds=0.1,
-        late_rows=found,
+        late_rows=late_rows,
     )
 
 
@@ -138,10 +138,10 @@ def test_late_rows_are_loud_in_the_view_in_a_pipe_and_at_the_end(
     of = times(tmp_path / "out")
     view, latecomers = LiveView(of, tmp_path), Latecomers(of, TaskGraph(of.topology))
     view.follow(latecomers)
-    steps = [Step(Task("s", one), "n", Version(Task("s", one), 0, NO_PASS), Role.PRIMARY) for one in (0, 1)]
-    told = RunPass(PassId(1, 1), PassKind.LIVE, 1, 1, tuple(steps), (), frozenset(), 0, 60.0, 1)
+    steps = [Step(Task("s", index), "n", Version(Task("s", index), 0, NO_PASS), Role.PRIMARY) for index in (0, 1)]
+    instruction = RunPass(PassId(1, 1), PassKind.LIVE, 1, 1, tuple(steps), (), frozenset(), 0, 60.0, 1)
     reports = [report(0, 0, rows=100), report(1, 0, rows=100, late=95)]
-    for message in latecomers.add(told, reports):
+    for message in latecomers.add(instruction, reports):
         view.said(message)
     view.passed(1, 1, reports, 1.0)
     wanted = (

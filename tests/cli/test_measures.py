@@ -48,25 +48,27 @@ def test_an_operator_is_reached_by_the_sources_above_it() -> None:
 
 
 def test_an_output_lags_behind_the_newest_row_of_its_own_sources_until_that_is_published() -> None:
-    one = application()
-    lags = Lags(one)
+    roads = application()
+    lags = Lags(roads)
     assert lags.seconds() == {"sums": None, "both": None}
-    lags.passed(4, reports(one, {"fast": 10, "slow": 30, "sums": 10, "both": 10}))
+    lags.passed(4, reports(roads, {"fast": 10, "slow": 30, "sums": 10, "both": 10}))
     assert lags.seconds() == {"sums": None, "both": None}
     lags.published(4)
     assert lags.seconds() == {"sums": 2.0, "both": 20.0}  # rows of `fast` may be 2 s late, so 12 s was read
-    lags.passed(8, reports(one, {"fast": 20, "slow": 30, "sums": 20, "both": 20}))
+    lags.passed(8, reports(roads, {"fast": 20, "slow": 30, "sums": 20, "both": 20}))
     assert lags.seconds() == {"sums": 12.0, "both": 20.0}
-    lags.passed(12, reports(one, {}))
+    lags.passed(12, reports(roads, {}))
     lags.published(12)
     assert lags.seconds() == {"sums": 0.0, "both": 0.0}
 
 
 def test_an_output_that_no_row_has_reached_has_no_lag() -> None:
-    one = application()
-    lags = Lags(one)
-    found = reports(one, {"fast": 10, "both": 5})
-    lags.passed(1, [replace(report, watermark_us=NO_WATERMARK_US) if report.task == 4 else report for report in found])
+    roads = application()
+    lags = Lags(roads)
+    first_reports = reports(roads, {"fast": 10, "both": 5})
+    lags.passed(
+        1, [replace(report, watermark_us=NO_WATERMARK_US) if report.task == 4 else report for report in first_reports]
+    )
     lags.published(1)
     assert lags.seconds() == {"sums": None, "both": 7.0}
 

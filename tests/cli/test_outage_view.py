@@ -78,9 +78,9 @@ class Followed(Dialogue):
         return dict(zip(names, conditions(self.coordinator), strict=True))
 
 
-def text_of(one: RenderableType) -> str:
+def text_of(drawn_part: RenderableType) -> str:
     console = Console(file=io.StringIO(), width=120)
-    console.print(one)
+    console.print(drawn_part)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -174,31 +174,31 @@ def failed_run() -> tuple[Followed, list[Moment]]:
     """A run in which a node was killed and another one came, until all was back."""
     talk = Followed(nodes=[Node(node.name, rack="rack1", slots=1) for node in NODES[:5]])
     talk.steps()
-    strike = Moment(talk.now_s, What.FAULT, {"kind": "kill", "number": 0, "fault": "--kill 1@2b", "nodes": ["n3"]})
+    kill = Moment(talk.now_s, What.FAULT, {"kind": "kill", "number": 0, "fault": "--kill 1@2b", "nodes": ["n3"]})
     talk.loses("n3")
     talk.steps()
     talk.gains(Node("n9", rack="rack1", slots=1))
     talk.recovers()
-    return talk, [strike]
+    return talk, [kill]
 
 
 def test_a_history_has_results_node_bars_and_landmarks() -> None:
     talk, moments = failed_run()
-    found = history(talk.outages, moments, "A title", talk.now_s)
-    assert set(found.outputs) == {"d", "e"}
-    assert [landmark.label for landmark in found.landmarks] == ["1 node killed", "node 6 joins", "all tasks back"]
-    assert [landmark.strike for landmark in found.landmarks] == [True, False, False]
-    rows = {bar.label: bar.row for bar in found.nodes}
+    timeline = history(talk.outages, moments, "A title", talk.now_s)
+    assert set(timeline.outputs) == {"d", "e"}
+    assert [landmark.label for landmark in timeline.landmarks] == ["1 node killed", "node 6 joins", "all tasks back"]
+    assert [landmark.is_fault for landmark in timeline.landmarks] == [True, False, False]
+    rows = {bar.label: bar.row for bar in timeline.nodes}
     assert rows["node 6"] == rows["node 3"]  # it takes the place of the lost one
     assert len(set(rows.values())) == 5
-    assert len(found.outages) == 1
-    assert {"final", "tentative", "corrected"} == {result.kind for result in found.results}
+    assert len(timeline.outages) == 1
+    assert {"final", "tentative", "corrected"} == {result.kind for result in timeline.results}
 
 
 def test_a_report_is_one_file_with_its_picture(tmp_path: Path) -> None:
     talk, moments = failed_run()
-    told = history(talk.outages, moments, "A title", talk.now_s)
-    account = Account("Demo", "About <it>", "Held: 5", True, (("lost", "0"),), tuple(talk.outages.happenings), told)
+    timeline = history(talk.outages, moments, "A title", talk.now_s)
+    account = Account("Demo", "About <it>", "Held: 5", True, (("lost", "0"),), tuple(talk.outages.happenings), timeline)
     write_report(account, tmp_path / "new" / "report.html")
     text = (tmp_path / "new" / "report.html").read_text()
     assert text == page(account)
@@ -207,16 +207,16 @@ def test_a_report_is_one_file_with_its_picture(tmp_path: Path) -> None:
     assert "LOST node 3" in text
     assert "<script" not in text
     assert 'src="' not in text
-    save_timeline(told, tmp_path / "timeline.png")
+    save_timeline(timeline, tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").stat().st_size > 10_000
 
 
 def test_the_demo_kills_one_whole_rack_and_lets_its_nodes_return_one_by_one() -> None:
     for seed in range(10):
-        strike, *back = demo_schedule(45, 4, seed)
-        assert strike.what in {"rack1", "rack2"}
-        assert [one.what for one in back] == ["1", "1"]
-        times = [strike.when.amount, *(one.when.amount for one in back)]
+        kill, *back = demo_schedule(45, 4, seed)
+        assert kill.what in {"rack1", "rack2"}
+        assert [fault.what for fault in back] == ["1", "1"]
+        times = [kill.when.amount, *(fault.when.amount for fault in back)]
         assert times == sorted(set(times))
         assert times[-1] < 45
     assert demo_schedule(45, 4, 3) == demo_schedule(45, 4, 3)
@@ -242,7 +242,7 @@ def test_an_output_whose_other_partitions_are_missing_is_partial_and_then_comple
     outages = Outages(graph, ("b",), lambda: 1.0)
     coordinator = Coordinator(graph)
     for pass_id, index in ((PassId(1, 1), 0), (PassId(1, 2), 1)):
-        told = Publish(pass_id, (Part(Task("b", index), 1, 1),), tentative=False, attempt=1)
-        outages.handled(coordinator, Woken(0), [told])
+        publish = Publish(pass_id, (Part(Task("b", index), 1, 1),), tentative=False, attempt=1)
+        outages.handled(coordinator, Woken(0), [publish])
         outages.handled(coordinator, Published(pass_id), [])
     assert [(mark.kind, mark.quality) for mark in outages.marks] == [(Kind.PARTIAL, 0.5), (Kind.COMPLETED, 1.0)]

@@ -112,7 +112,7 @@ def test_how_a_run_ended_is_told_by_the_exit_code(tmp_path: Path) -> None:
     assert broken.value.details == "Traceback"
     with pytest.raises(Superseded) as lost:
         failed(Stop(Outcome.SUPERSEDED, "a newer driver (epoch 2) owns the store", resumable=False), tmp_path)
-    assert [exit_code(one) for one in (broken.value, lost.value, EpochLost("x"))] == [2, 3, 3]
+    assert [exit_code(error) for error in (broken.value, lost.value, EpochLost("x"))] == [2, 3, 3]
 
 
 def test_inspect_names_a_folder_that_is_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tm
     store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
     store.log_batch(1, {"ranges": {}})
     store.record_event({"event": "x"})
-    told: JsonObject = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
-    store.record_change({**told, "topology": {"topology": "roads", "operators": {"a": 2}}})
+    change: JsonObject = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
+    store.record_change({**change, "topology": {"topology": "roads", "operators": {"a": 2}}})
     store.close()
     assert run(["inspect", str(tmp_path / "s"), "--events", "5"]) == 0
     out = capsys.readouterr().out

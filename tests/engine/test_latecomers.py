@@ -37,8 +37,8 @@ TASKS = ("s[0]", "s[1]", "w[0]", "out[0]")
 
 def a_pass(first: int, last: int, kind: PassKind = PassKind.LIVE, *, tentative: bool = False) -> RunPass:
     steps = []
-    for one in TASKS:
-        start = Version.parse(f"{one}@{first - 1}/{NO_PASS}")
+    for task in TASKS:
+        start = Version.parse(f"{task}@{first - 1}/{NO_PASS}")
         steps.append(Step(start.task, "n", start, Role.PRIMARY, tentative=tentative))
     return RunPass(PassId(1, first), kind, first, last, tuple(steps), (), frozenset(), 0, 60.0, 1)
 
@@ -54,39 +54,39 @@ def overdue(*seconds: float) -> Overdue:
 
 
 def test_the_share_the_partitions_and_the_lateness_that_would_have_kept_them_are_told(tmp_path: Path) -> None:
-    found = latecomers(tmp_path)
-    assert found.add(a_pass(1, 2), [report(0, 100), report(1, 100)]) == []
+    counted = latecomers(tmp_path)
+    assert counted.add(a_pass(1, 2), [report(0, 100), report(1, 100)]) == []
     late = [LateRows(3, 8, overdue(*[0.4] * 8)), LateRows(4, 1, overdue(1.8))]
-    said = found.add(a_pass(3, 4), [report(0, 50, LateRows(4, 1, overdue(0.1))), report(1, 50, *late)])
+    said = counted.add(a_pass(3, 4), [report(0, 50, LateRows(4, 1, overdue(0.1))), report(1, 50, *late)])
     assert said == [
         "LATE s: 3.33 % of its rows came late (10 of 300; s[1] 6 %, s[0] 0.667 %), up to 1.8 s, and were dropped; "
         "lateness='2s' would have kept all"
     ]
-    assert found.add(a_pass(5, 5), [report(1, 50, LateRows(5, 50, overdue(*[0.1] * 50)))]) == []  # not ten times more
-    (told,) = found.said()
-    assert told.lost
-    assert told.short == "s 17.1 %"
+    assert counted.add(a_pass(5, 5), [report(1, 50, LateRows(5, 50, overdue(*[0.1] * 50)))]) == []  # not ten times more
+    (notice,) = counted.said()
+    assert notice.lost
+    assert notice.short == "s 17.1 %"
 
 
 def test_rows_that_have_a_sink_of_their_own_are_told_calmly(tmp_path: Path) -> None:
-    found = latecomers(tmp_path, kept=True)
-    found.add(a_pass(1, 1), [report(0, 10, LateRows(1, 5, overdue(*[3.0] * 5)))])
-    (told,) = found.said()
-    assert not told.lost
-    assert told.text.startswith("s: 50 % of its rows came late (5 of 10; s[0] 50 %), up to 3 s; they are kept apart")
+    counted = latecomers(tmp_path, kept=True)
+    counted.add(a_pass(1, 1), [report(0, 10, LateRows(1, 5, overdue(*[3.0] * 5)))])
+    (notice,) = counted.said()
+    assert not notice.lost
+    assert notice.text.startswith("s: 50 % of its rows came late (5 of 10; s[0] 50 %), up to 3 s; they are kept apart")
 
 
 def test_rows_count_once_and_only_where_steps_are_accurate(tmp_path: Path) -> None:
-    found = latecomers(tmp_path)
+    counted = latecomers(tmp_path)
     dropped = report(2, 10, LateRows(2, 3))
     late = report(0, 10, LateRows(1, 5, overdue(1, 1, 1, 1, 1)))
-    found.add(a_pass(1, 2, tentative=True), [late, dropped])
-    assert found.said() == []
-    found.add(a_pass(1, 2), [late, dropped])
-    found.add(a_pass(1, 2), [late, dropped])  # after a rollback
-    found.add(a_pass(1, 2, PassKind.ROUND), [late, dropped])
-    found.add(a_pass(3, 3), [replace(late, role=Role.REPLICA)])
-    source, operator = found.said()
+    counted.add(a_pass(1, 2, tentative=True), [late, dropped])
+    assert counted.said() == []
+    counted.add(a_pass(1, 2), [late, dropped])
+    counted.add(a_pass(1, 2), [late, dropped])  # after a rollback
+    counted.add(a_pass(1, 2, PassKind.ROUND), [late, dropped])
+    counted.add(a_pass(3, 3), [replace(late, role=Role.REPLICA)])
+    source, operator = counted.said()
     assert "(5 of 10; s[0] 50 %)" in source.text
     assert operator.text.startswith("LATE w: 3 rows dropped, because windows were complete")
 

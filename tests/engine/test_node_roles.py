@@ -32,32 +32,32 @@ class Executors:
     def live_nodes(self) -> tuple[NodeInfo, ...]:
         return tuple(NodeInfo(executor, "host") for executor in self.names)
 
-    def identify(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
+    def names_of(self, nodes: tuple[NodeInfo, ...]) -> tuple[str, ...]:
         return tuple(self.names[node.executor] for node in nodes)
 
 
 def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tmp_path: Path) -> None:
-    executors = Executors(one="a", two="b")
+    executors = Executors(first="a", second="b")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
-    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["a", "b"]
+    assert [node.name for node in nodes.register(nodes.unregistered())] == ["a", "b"]
     (tmp_path / "b").mkdir()
-    nodes.disown("b")
+    nodes.deregister("b")
     assert list(nodes.live) == ["a"]
     assert not (tmp_path / "b").exists()  # what it held is of no use under another name
-    executors.names["two"] = "c"
-    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["c"]
+    executors.names["second"] = "c"
+    assert [node.name for node in nodes.register(nodes.unregistered())] == ["c"]
     assert nodes.lost() == ()
 
 
-def test_a_stranger_that_says_the_name_of_a_known_node_takes_nothing_from_it(tmp_path: Path) -> None:
-    executors = Executors(one="a")
+def test_a_new_executor_that_says_the_name_of_a_known_node_takes_nothing_from_it(tmp_path: Path) -> None:
+    executors = Executors(first="a")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
-    nodes.introduce(nodes.strangers())
-    executors.names["two"] = "a"
-    assert nodes.introduce(nodes.strangers()) == ()
-    assert nodes.live == {"a": NodeInfo("one", "host")}
-    executors.names["two"] = "b"
-    assert [node.name for node in nodes.introduce(nodes.strangers())] == ["b"]
+    nodes.register(nodes.unregistered())
+    executors.names["second"] = "a"
+    assert nodes.register(nodes.unregistered()) == ()
+    assert nodes.live == {"a": NodeInfo("first", "host")}
+    executors.names["second"] = "b"
+    assert [node.name for node in nodes.register(nodes.unregistered())] == ["b"]
 
 
 class Dying(Executors):
@@ -72,9 +72,9 @@ class Dying(Executors):
 
 
 def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: Path) -> None:
-    executors = Dying(one="a", two="b", three="c")
+    executors = Dying(first="a", second="b", third="c")
     nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
-    nodes.introduce(nodes.strangers())
+    nodes.register(nodes.unregistered())
     executors.dying = True
     assert nodes.lost() == ("a", "b", "c")
     assert nodes.lost() == ()

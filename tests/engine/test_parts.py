@@ -19,8 +19,8 @@ def part(name: str, size: int = 10) -> Part:
 def test_small_segments_of_a_task_share_a_file_and_large_ones_have_their_own(tmp_path: Path) -> None:
     given = [part("1"), part("base", LARGE_BYTES), part("2"), part("other base", LARGE_BYTES), part("3")]
     listed = store_parts(tmp_path, {A: given, B: [part("1")]})
-    assert [part.segment for part in listed[A]] == [one.segment for one in given]
-    assert [read_segment(tmp_path, part) for part in listed[A]] == [one.read() for one in given]
+    assert [part.segment for part in listed[A]] == [other.segment for other in given]
+    assert [read_segment(tmp_path, part) for part in listed[A]] == [other.read() for other in given]
     first, base, second, other, third = (part.file for part in listed[A])
     assert first == second == third
     assert len({first, base, other, listed[B][0].file}) == 4

@@ -47,11 +47,11 @@ class World:
 
     def pass_time(self, seconds: float) -> list[tuple[float, str]]:
         """Look ten times a second; when which node was found to hang, since the beginning."""
-        found, began_s = [], self.now_s
+        hung, began_s = [], self.now_s
         for _ in range(round(10 * seconds)):
             self.now_s += 0.1
-            found += [(round(self.now_s - began_s, 1), name) for name in self.proofs.hung(NODES)]
-        return found
+            hung += [(round(self.now_s - began_s, 1), name) for name in self.proofs.hung(NODES)]
+        return hung
 
 
 def test_nobody_is_asked_while_jobs_end_within_a_heartbeat() -> None:
@@ -65,11 +65,11 @@ def test_nobody_is_asked_while_jobs_end_within_a_heartbeat() -> None:
 def test_a_node_that_does_not_answer_is_found_after_the_time_of_the_missed_heartbeats() -> None:
     world = World(answers={"b": ()})
     with world.proofs.owed(NODES):
-        found = world.pass_time(15.5)
-    assert {name for _, name in found} == {"a"}
-    assert 15.0 <= found[0][0] <= 15.2
-    assert [one.node for one in world.asked].count("a") == 1  # one question at a time
-    assert [one.node for one in world.asked].count("b") == 3  # at 5, 10 and 15 s
+        hung = world.pass_time(15.5)
+    assert {name for _, name in hung} == {"a"}
+    assert 15.0 <= hung[0][0] <= 15.2
+    assert [question.node for question in world.asked].count("a") == 1  # one question at a time
+    assert [question.node for question in world.asked].count("b") == 3  # at 5, 10 and 15 s
 
 
 def test_a_node_that_answers_may_take_as_long_as_it_likes() -> None:
@@ -81,8 +81,8 @@ def test_a_node_that_answers_may_take_as_long_as_it_likes() -> None:
 def test_a_stopped_worker_is_found_although_another_answers() -> None:
     world = World(answers={"a": (4711,), "b": ()})
     with world.proofs.owed(NODES):
-        found = world.pass_time(16)
-    assert {name for _, name in found} == {"a"}
+        hung = world.pass_time(16)
+    assert {name for _, name in hung} == {"a"}
 
 
 def test_a_worker_that_is_stopped_late_in_a_long_step_is_found_as_soon_after_its_last_proof() -> None:
@@ -90,9 +90,9 @@ def test_a_worker_that_is_stopped_late_in_a_long_step_is_found_as_soon_after_its
     with world.proofs.owed(NODES):
         assert world.pass_time(60) == []
         del world.answers["a"]
-        found = world.pass_time(21)
-    assert {name for _, name in found} == {"a"}
-    assert found[0][0] <= 20.2
+        hung = world.pass_time(21)
+    assert {name for _, name in hung} == {"a"}
+    assert hung[0][0] <= 20.2
 
 
 def test_a_worker_that_goes_on_is_not_held_against_its_node() -> None:
@@ -115,4 +115,4 @@ def test_questions_end_with_the_jobs_that_they_are_about() -> None:
     with world.proofs.owed(NODES):
         world.pass_time(6)
     world.pass_time(1)
-    assert [one.cancelled for one in world.asked] == [True, True]
+    assert [question.cancelled for question in world.asked] == [True, True]

@@ -76,11 +76,11 @@ def test_a_task_that_is_rebuilt_goes_on_with_the_same_results(tmp_path: Path) ->
             quiet = [report for report in made if report.task in windows]
             assert not any(report.staged or report.retained_bytes or report.bytes_out for report in quiet)
             continue
-        found, wanted = results(made, tmp_path), results(reports[number - 1], tmp_path)
-        assert ("sums" in found) is ("sums" in wanted)  # not every batch closes a window
-        if "sums" in found:
-            assert found["sums"].equals(wanted["sums"])
-            compared += found["sums"].height
+        made_again, wanted = results(made, tmp_path), results(reports[number - 1], tmp_path)
+        assert ("sums" in made_again) is ("sums" in wanted)  # not every batch closes a window
+        if "sums" in made_again:
+            assert made_again["sums"].equals(wanted["sums"])
+            compared += made_again["sums"].height
     assert compared > 0
 
 

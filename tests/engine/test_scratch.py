@@ -59,23 +59,23 @@ def left_by(pid: int, since: str, base: Path, **other: object) -> Path:
 
 
 def test_a_scratch_folder_is_for_its_user_alone_and_ends_with_its_processes(base: Path) -> None:
-    one = Scratch()
-    assert one.folder.stat().st_mode & 0o777 == 0o700
-    with process_of(one.folder) as process, process_of(base / "another") as other:
-        assert marked(MARK, str(one.folder)) == [process.pid]
-        one.end()
+    own = Scratch()
+    assert own.folder.stat().st_mode & 0o777 == 0o700
+    with process_of(own.folder) as process, process_of(base / "another") as other:
+        assert marked(MARK, str(own.folder)) == [process.pid]
+        own.end()
         assert process.wait(DEADLINE_S) < 0
         assert other.poll() is None
     assert list(base.iterdir()) == []
 
 
 def test_an_end_at_once_takes_what_goes_with_it(base: Path) -> None:
-    one = Scratch()
+    own = Scratch()
     folder, link = base / "folder", base / "link"
     folder.mkdir()
-    link.symlink_to(one.folder)
-    one.also += [folder, link, base / "gone"]
-    with process_of(one.folder) as process:
+    link.symlink_to(own.folder)
+    own.also += [folder, link, base / "gone"]
+    with process_of(own.folder) as process:
         end_all()
         assert process.wait(DEADLINE_S) < 0
     assert list(base.iterdir()) == []
@@ -132,6 +132,6 @@ def test_a_folder_too_deep_for_the_names_of_sockets_is_not_used(
     deep = tmp_path / ("x" * 90)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    one = Scratch()
-    one.end()
-    assert len(str(one.folder)) < 40
+    own = Scratch()
+    own.end()
+    assert len(str(own.folder)) < 40

@@ -1,4 +1,4 @@
-"""Steps without Spark as recovery needs them: again from retained outputs, as shadows, as replicas, tentatively."""
+"""Steps without Spark for recovery: again from retained outputs, as replay copies, as replicas, tentatively."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_lost_task_comes_back_from_what_its_producers_retained(cluster: Cluste
     assert same(before, states_of(cluster, LOST, Version(LOST, order.last, PassId(1, 99)), new_home))
 
 
-def test_shadows_make_the_same_outputs_again_and_no_results(cluster: Cluster, tmp_path: Path) -> None:
+def test_replay_copies_make_the_same_outputs_again_and_no_results(cluster: Cluster, tmp_path: Path) -> None:
     # rows ─► filter ─► keyed ─► window[1]: all above the lost task step again from the beginning
     order = retaining(cluster, 4)
     first = cluster.run(order)
@@ -114,15 +114,15 @@ def test_a_replica_has_the_state_of_its_primary_and_no_results(cluster: Cluster)
 def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
     # window (3) ─► top-local (3) ─► top (1): it gets what each of the three has sent from two nodes
     copied = [Task(name, index) for name in ("window", "top-local-1") for index in range(3)]
-    found = {}
+    runs = {}
     for name in ("one", "both"):
         cluster = Cluster(application(tmp_path / name), tmp_path / name, 2)
         order = with_replicas(cluster, cluster.order(4, 1), copied)
         active_active = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
         reports = cluster.run(replace(order, active_active=active_active))
         spare = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
-        found[name] = (results(reports, tmp_path / name), spare)
-    (wanted, silent), (got, spare) = found["one"], found["both"]
+        runs[name] = (results(reports, tmp_path / name), spare)
+    (wanted, silent), (got, spare) = runs["one"], runs["both"]
     assert silent == 0
     assert spare > 0
     assert wanted.keys() == got.keys()

@@ -51,21 +51,21 @@ def expected() -> pl.DataFrame:
 
 @pytest.mark.parametrize(("nodes", "batches"), [(1, 1), (2, 1), (3, 4), (2, 10)])
 def test_passes_give_what_one_batch_computation_gives(tmp_path: Path, nodes: int, batches: int) -> None:
-    found = run_all(tmp_path, nodes, batches)
+    outputs = run_all(tmp_path, nodes, batches)
     wanted = expected()
-    sums = found["sums"].sort("window_end", "key")
+    sums = outputs["sums"].sort("window_end", "key")
     assert sums.select("key", "window_end").equals(wanted.select("key", "window_end"))
     assert (sums["value"] - wanted["value"]).abs().max() < 1e-6  # type: ignore[operator]
     best = (
         wanted.sort("window_end", "value", descending=[False, True]).group_by("window_end", maintain_order=True).head(2)
     )
-    assert found["best"]["value"].sort().to_list() == pytest.approx(best["value"].sort().to_list())
+    assert outputs["best"]["value"].sort().to_list() == pytest.approx(best["value"].sort().to_list())
 
 
 def test_a_pass_of_several_batches_writes_what_single_batches_write(tmp_path: Path) -> None:
-    one, many = run_all(tmp_path / "one", 2, 1), run_all(tmp_path / "many", 2, 3)
-    assert one.keys() == many.keys()
-    assert all(one[name].equals(many[name]) for name in one)
+    single, many = run_all(tmp_path / "one", 2, 1), run_all(tmp_path / "many", 2, 3)
+    assert single.keys() == many.keys()
+    assert all(single[name].equals(many[name]) for name in single)
 
 
 def test_a_process_that_knows_nothing_catches_up_from_the_files_of_its_node(tmp_path: Path) -> None:
@@ -87,8 +87,10 @@ def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
     homes = tuple(cluster.names[cluster.layout.homes[task][0]] for task in range(len(cluster.heads)))
     uploads = [UploadOrder(tuple(cluster.heads), homes, {}, {})]
     for _ in range(2):
-        found = [worker.upload(uploads[-1], name) for worker, name in zip(cluster.workers, cluster.names, strict=True)]
-        stored = {task: files for one in found for task, files in one.items()}
+        uploaded = [
+            worker.upload(uploads[-1], name) for worker, name in zip(cluster.workers, cluster.names, strict=True)
+        ]
+        stored = {task: files for of_node in uploaded for task, files in of_node.items()}
         known = {task: {part.segment: part for part in files} for task, files in stored.items()}
         assert uploads[-1].known in ({}, known)
         uploads.append(replace(uploads[-1], known=known))
@@ -115,7 +117,7 @@ def test_versions_that_nobody_needs_are_deleted(tmp_path: Path) -> None:
     after = set(states.folder(task).glob("*.seg"))
     assert after < before
     head = cluster.heads[cluster.graph.number(task)]
-    needed = {one.file for one in read_index(states.folder(task) / file_name(head)).values()}
+    needed = {segment.file for segment in read_index(states.folder(task) / file_name(head)).values()}
     assert needed <= {path.name for path in after}
 
 
@@ -189,7 +191,7 @@ def test_rows_that_no_chunk_can_carry_name_their_producer(tmp_path: Path) -> Non
     topology = tx.Topology("unfit")
     source = tx.elements(rate=1_000.0, pace=tx.Pace(rows=ROWS))
     rows = topology.source("rows", source, partitions=2)
-    keyed = rows.map(lambda one: one.with_columns(key=pl.lit("a", pl.Categorical)), name="mine").key_by("key")
+    keyed = rows.map(lambda frame: frame.with_columns(key=pl.lit("a", pl.Categorical)), name="mine").key_by("key")
     keyed.window("2s").aggregate(pl.len(), parallelism=3, name="counts").output("all", tx.parquet(tmp_path / "all"))
     with pytest.raises(InvalidTopology, match=r"operator 'mine' .*cast it to pl.String"):
         topology.build()

@@ -44,19 +44,19 @@ def application(folder: Path) -> Application:
 class Cluster:
     """Workers of several nodes in this process, and passes over them as Spark would carry them."""
 
-    def __init__(self, one: Application, folder: Path, nodes: int, limit: Limits = LIMIT) -> None:
-        self.application = one
-        for sink in one.sinks.values():  # as a driver does that takes an output over
+    def __init__(self, built: Application, folder: Path, nodes: int, limit: Limits = LIMIT) -> None:
+        self.application = built
+        for sink in built.sinks.values():  # as a driver does that takes an output over
             assert isinstance(sink, ParquetSink)
             sink.staged.mkdir(parents=True, exist_ok=True)
         self.limit = limit
-        self.graph = TaskGraph(one.topology)
+        self.graph = TaskGraph(built.topology)
         self.homes = {task: (task % nodes,) for task in range(len(self.graph))}
         self.names = [f"n{number}" for number in range(nodes)]
         self.layout = layout(self.graph, self.names, self.homes)
         self.places = Places(folder / "nodes", folder)
         self.places.nodes.mkdir(parents=True, exist_ok=True)
-        self.workers = [Worker(one, self.places, name) for name in self.names]
+        self.workers = [Worker(built, self.places, name) for name in self.names]
         self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
         self.restored: dict[int, tuple[StoredSegment, ...]] = {}
         self.marks: dict[int, int] = {}
@@ -72,13 +72,13 @@ class Cluster:
         ranges, ended = {}, False
         for name, source in self.application.sources.items():
             partitions = self.application.topology.operator(name).parallelism
-            found = []
+            planned_ranges = []
             for _ in range(batches):
                 planned = source.plan(self.positions.get(name), partitions, self.limit, NOW_US)  # type: ignore[arg-type]
                 if isinstance(planned, Planned):
                     self.positions[name], ended = planned.position, planned.ended
-                    found.append(planned.ranges)
-            ranges[name] = tuple(found)
+                    planned_ranges.append(planned.ranges)
+            ranges[name] = tuple(planned_ranges)
         count = len(next(iter(ranges.values())))
         first = self.batch + 1
         self.batch += count
@@ -115,10 +115,10 @@ class Cluster:
 
 def results(reports: Sequence[Report], folder: Path) -> dict[str, pl.DataFrame]:
     """The rows of all staged files, by output."""
-    found: dict[str, list[pl.DataFrame]] = {}
+    frames_of: dict[str, list[pl.DataFrame]] = {}
     for staged in itertools.chain.from_iterable(report.staged for report in reports):
         name = StagedFile.of(staged).name
         if name:
             path = next(folder.rglob(name))
-            found.setdefault(staged.output, []).append(as_frame(parquet.read_table(path)))
-    return {name: pl.concat(frames).sort(pl.all()) for name, frames in found.items()}
+            frames_of.setdefault(staged.output, []).append(as_frame(parquet.read_table(path)))
+    return {name: pl.concat(frames).sort(pl.all()) for name, frames in frames_of.items()}

@@ -16,7 +16,7 @@ RESULTS = (
     Result("jams", 5.0, "corrected", 1.0, 4.0),
 )
 NODES = (NodeBar("rack1", "node 1", 0.0, 1.5), NodeBar("rack1", "node 2", 3.0, None))
-HISTORY = History("A title", 6.0, RESULTS, NODES, (Landmark(1.5, "killed", strike=True),), ((1.5, 5.0),))
+HISTORY = History("A title", 6.0, RESULTS, NODES, (Landmark(1.5, "killed", is_fault=True),), ((1.5, 5.0),))
 
 
 @pytest.mark.parametrize("name", ["timeline.png", "new/timeline.svg"])

@@ -122,8 +122,8 @@ def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_pat
     text, how = TARGETED[name]
     outcome = tried(four, tmp_path, faults(text), limited(how))
     assert outcome.unreached == ()
-    assert outcome.strikes
-    assert all(strike.nodes for strike in outcome.strikes)
+    assert outcome.faults
+    assert all(impact.nodes for impact in outcome.faults)
     assert outcome.detection_s is not None
     assert outcome.all_recovered_s is not None
     if how.outputs == "hold" or how.recovery == "blocking":
@@ -132,19 +132,19 @@ def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_pat
 
 def test_nodes_that_die_while_a_checkpoint_is_stored_change_no_final_result(four: Session, tmp_path: Path) -> None:
     outcome = tried(four, tmp_path, faults("kill 2@2c, return 2@14b"), limited(Protection(replicas=4)))
-    assert len(outcome.strikes) == 1
+    assert len(outcome.faults) == 1
 
 
 def test_nodes_return_by_themselves_when_a_run_cannot_go_on_without_any(four: Session, tmp_path: Path) -> None:
     outcome = tried(four, tmp_path, faults("kill all@9b"), limited(Protection()))
-    assert len(outcome.strikes[0].nodes) == NODES
+    assert len(outcome.faults[0].nodes) == NODES
     assert any("no node" in text for text in noted(tmp_path))
 
 
 def test_a_node_that_hangs_is_given_up_and_changes_no_final_result(four: Session, tmp_path: Path) -> None:
     outcome = tried(four, tmp_path, faults("hang 1@6b, return 1@8b"), limited(Protection()))
-    (strike,) = outcome.strikes
-    assert strike.detection_s is not None  # it was not waited for until the end
+    (impact,) = outcome.faults
+    assert impact.detection_s is not None  # it was not waited for until the end
 
 
 class Buffers(Observer):
@@ -220,8 +220,8 @@ def test_a_driver_killed_while_nodes_are_missing_is_followed_by_one_that_goes_on
     assert outcome.held, outcome.findings
     assert outcome.drivers == 2
     assert outcome.unreached == ()
-    assert [one.fault for one in outcome.strikes] == ["--kill 1@8b", "--kill-driver 12b"]
+    assert [impact.fault for impact in outcome.faults] == ["--kill 1@8b", "--kill-driver 12b"]
     faults_made = [one.detail["number"] for one in moments if one.what is What.FAULT]
     assert faults_made == [0, 1]  # what happened before the driver died does not happen again
-    struck = [one for one in moments if one.what is What.FAULT][-1].at_s
-    assert not any(one.what is What.JOINED and one.at_s < struck for one in moments)
+    killed_s = [one for one in moments if one.what is What.FAULT][-1].at_s
+    assert not any(one.what is What.JOINED and one.at_s < killed_s for one in moments)

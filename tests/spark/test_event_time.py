@@ -21,7 +21,7 @@ from tenax.connectors.parquet import parquet
 from tenax.control.instructions import Outcome, Stop
 from tenax.control.state import Settings, Strategy
 from tenax.engine.driver import Driver
-from tenax.engine.driver.latecomers import Told
+from tenax.engine.driver.latecomers import LateNotice
 from tenax.engine.session import Session
 from tenax.engine.settings import RunSettings
 from tenax.store import records
@@ -72,7 +72,7 @@ class Ended:
 
     stop: Stop
     messages: list[str]
-    late: list[Told]
+    late: list[LateNotice]
 
 
 @dataclass(slots=True)

@@ -119,19 +119,19 @@ def await_end(pids: Sequence[int]) -> None:
 
 
 def test_nodes_whose_workers_are_stopped_are_lost_and_the_result_is_exact(quick: Session, tmp_path: Path) -> None:
-    struck: dict[str, list[int]] = {}
+    hit: dict[str, list[int]] = {}
 
     def one(names: Sequence[str]) -> None:
-        struck[names[0]] = [*stop_one_worker(names[0]), pid_of(names[0])]
+        hit[names[0]] = [*stop_one_worker(names[0]), pid_of(names[0])]
 
     def all_of_them(names: Sequence[str]) -> None:
-        struck[names[0]] = [*hang_workers(pid_of(names[0])), pid_of(names[0])]
+        hit[names[0]] = [*hang_workers(pid_of(names[0])), pid_of(names[0])]
 
     watcher = Losses(acts={5: one, 15: all_of_them})
     assert_exact(built(tmp_path), tmp_path, watcher, quick, deadline_s=DEADLINE_S)
-    assert len(struck) == 2
-    assert struck.keys() <= {name for event in watcher.lost if not event.overdue for name in event.nodes}
-    for name, pids in struck.items():
+    assert len(hit) == 2
+    assert hit.keys() <= {name for event in watcher.lost if not event.overdue for name in event.nodes}
+    for name, pids in hit.items():
         assert f"node {name} is given up: its Python workers do not answer" in watcher.messages
         await_end(pids)  # the executor was ended, and what hung below it
 

@@ -80,6 +80,12 @@ def content(task: Task, batch: int) -> bytes:
     return f"state of {task} after {batch}".encode() * 20
 
 
+def trim(store: Store) -> None:
+    """As the coordinator instructs it: behind the newest two checkpoints, of which the beginning is one."""
+    oldest = [0, *(number for number, _ in store.checkpoints.known())][-2:][0]
+    store.trim(oldest, oldest + 1)
+
+
 def run_store(folder: Path, acknowledged: dict[str, int]) -> None:
     """A driver that goes on from whatever it finds: a batch at a time, a checkpoint at every second, trimmed."""
     store = Store.open(folder, TOPOLOGY)
@@ -113,8 +119,8 @@ def run_store(folder: Path, acknowledged: dict[str, int]) -> None:
             }
             store.commit_checkpoint(Checkpoint(batch, store.epoch, segments, {"locations": batch}))
             acknowledged["checkpoint"] = batch
-            store.trim()
-    store.trim()  # again, for the driver before may have died on its way here
+            trim(store)
+    trim(store)  # again, for the driver before may have died on its way here
     store.close()
 
 
@@ -259,7 +265,7 @@ for batch in range(committer.last_batch(0) + 1, 100_000):
     if batch % 3 == 0:
         part = upload_segments(folder / "store", Task("a", 0), {f"s{batch}": b"x" * 5000})[0]
         store.commit_checkpoint(Checkpoint(batch, store.epoch, {Task("a", 0): (part,)}))
-        store.trim()
+        store.trim(batch - 3, batch - 2)
 """
 
 

@@ -52,6 +52,12 @@ def commit(store: Store, batch: int) -> Checkpoint:
     return checkpoint
 
 
+def trim(store: Store) -> Trimmed:
+    """As the coordinator instructs it: behind the newest two checkpoints, of which the beginning is one."""
+    oldest = [0, *(number for number, _ in store.checkpoints.known())][-2:][0]
+    return store.trim(oldest, oldest + 1)
+
+
 def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -77,7 +83,7 @@ def test_an_older_driver_is_refused_everywhere_and_leaves_no_trace(tmp_path: Pat
     new = Store.open(tmp_path, {})
     for action in (
         old.check_epoch,
-        old.trim,
+        lambda: trim(old),
         lambda: old.log_batch(3, {"reads": "old"}),
         lambda: commit(old, 4),
         lambda: old.commit_checkpoint(Checkpoint(3, new.epoch, {})),
@@ -193,7 +199,7 @@ def test_a_file_lives_as_long_as_one_of_its_segments_is_listed(tmp_path: Path) -
         own = upload_segments(tmp_path, B, {f"{batch}": b"own"})
         listed = shared if batch == 1 else shared[1:] if batch < 3 else ()
         store.commit_checkpoint(Checkpoint(batch, store.epoch, {A: listed, B: own}))
-        store.trim()
+        trim(store)
         assert (tmp_path / shared[0].file).exists() == (batch < 4)
 
 
@@ -243,7 +249,7 @@ def test_damage_that_every_checkpoint_shares_leaves_the_beginning_of_the_log(tmp
 
 def test_a_way_back_that_leads_into_trimmed_batches_is_an_error(tmp_path: Path) -> None:
     store = store_with(tmp_path, 3)
-    store.trim()
+    trim(store)
     for path in (tmp_path / "segments" / "a.0").iterdir():
         path.unlink()
     with pytest.raises(DamagedStore, match="recovery needs batches 1 to 4"):
@@ -261,7 +267,7 @@ def test_a_checkpoint_that_lists_a_missing_file_is_not_committed(tmp_path: Path)
 def test_trimming_keeps_what_the_two_newest_checkpoints_need(tmp_path: Path) -> None:
     store = store_with(tmp_path, 4)
     uploading = upload_segments(tmp_path, A, {"of the next checkpoint": b"not listed yet"})[0]
-    assert store.trim() == Trimmed(checkpoints=2, segments=2, batches=6)
+    assert trim(store) == Trimmed(checkpoints=2, segments=2, batches=6)
     assert [key[0] for key in store.checkpoints.known()] == [6, 8]
     assert [one.number for one in store.batches] == [7, 8]
     assert (tmp_path / uploading.file).exists()
@@ -272,9 +278,30 @@ def test_trimming_keeps_what_the_two_newest_checkpoints_need(tmp_path: Path) -> 
     assert [one.number for one in Store.open(tmp_path, {}).batches] == [7, 8, 9]
 
 
+def test_a_trim_removes_exactly_what_its_bounds_say(tmp_path: Path) -> None:
+    store = store_with(tmp_path, 4)  # checkpoints 2, 4, 6, 8
+    own = {number: store.checkpoints.read((number, store.epoch)).segments[B][0].file for number in (2, 4, 6, 8)}
+    assert store.trim(checkpoints_before=4, batches_before=3) == Trimmed(checkpoints=1, segments=1, batches=2)
+    assert [number for number, _ in store.checkpoints.known()] == [4, 6, 8]
+    assert [batch.number for batch in store.batches] == [3, 4, 5, 6, 7, 8]
+    assert [number for number, file in own.items() if (tmp_path / file).exists()] == [4, 6, 8]
+    assert store.trim(checkpoints_before=6, batches_before=0) == Trimmed(checkpoints=1, segments=1, batches=0)
+    assert [batch.number for batch in store.batches] == [3, 4, 5, 6, 7, 8]
+    assert store.trim(checkpoints_before=0, batches_before=7) == Trimmed(checkpoints=0, segments=0, batches=4)
+    assert [number for number, _ in store.checkpoints.known()] == [6, 8]
+
+
+def test_a_trim_behind_what_a_kept_checkpoint_needs_is_refused(tmp_path: Path) -> None:
+    store = store_with(tmp_path, 3)
+    with pytest.raises(StoreFailed, match="batches after 4, the oldest of checkpoint 4, stay, found a trim before 6"):
+        store.trim(checkpoints_before=4, batches_before=6)
+    assert len(store.batches) == 6
+    assert store.trim(checkpoints_before=6, batches_before=5) == Trimmed(0, 0, 0)  # only one would stay
+
+
 def test_nothing_is_trimmed_while_there_is_only_one_checkpoint(tmp_path: Path) -> None:
     store = store_with(tmp_path, 1)
-    assert store.trim() == Trimmed(0, 0, 0)
+    assert trim(store) == Trimmed(0, 0, 0)
     assert len(store.batches) == 2
 
 
@@ -283,8 +310,9 @@ def test_a_damaged_checkpoint_is_not_one_of_those_that_trimming_keeps(tmp_path: 
     newest = store.newest_valid()
     assert isinstance(newest, ValidCheckpoint)
     (tmp_path / newest.checkpoint.segments[B][0].file).unlink()
-    store.trim()
-    assert [key[0] for key in store.checkpoints.known()] == [2, 4]
+    trim(store)
+    assert [key[0] for key in store.checkpoints.known()] == [2, 4, 6]  # the way back to 2 stays
+    assert len(store.batches) == 6
 
 
 def test_a_start_sweeps_uploads_that_no_checkpoint_lists(tmp_path: Path) -> None:
@@ -324,7 +352,7 @@ def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -
 
     def trim_again_and_again() -> None:
         while not over.is_set():
-            store.trim()
+            trim(store)
 
     trimming = threading.Thread(target=trim_again_and_again)
     trimming.start()
@@ -347,7 +375,7 @@ def test_checkpoints_that_were_passed_over_do_not_count_beside_those_that_follow
     store.set_aside(2)
     assert store.checkpoints.known() == [(2, 1)]
     commit(store, 3)
-    store.trim()
+    trim(store)
     assert store.checkpoints.known() == [(2, 1), (3, 1)]  # 4 and 6 are out of the way
 
 

@@ -90,7 +90,7 @@ BATCH = 4
 
 def left(
     folder: Path,
-    one: Application,
+    built: Application,
     *,
     published: int = BATCH,
     older: Sequence[str] = (),
@@ -99,26 +99,26 @@ def left(
 ) -> Path:
     """A store as a run has left it: a checkpoint of a batch, and results published up to another one."""
     store = folder / "store"
-    fingerprint = one.fingerprint()
-    changes = admitted(one, store, fingerprint, ())
+    fingerprint = built.fingerprint()
+    changes = admitted(built, store, fingerprint, ())
     opened = Store.open(store, changes.fingerprint, admitted=True)
     for batch in range(1, published + 2):
         opened.log_batch(batch, {"ranges": {}})
-    for name, sink in one.sinks.items():
+    for name, sink in built.sinks.items():
         committer = sink.committer(name, store, opened.identity, opened.epoch)
         for batch in range(1, published + 1):
             committer.commit(batch, [stage(sink, name, part, batch, "1.1", pl.DataFrame()) for part in range(2)])
         committer.close()
     if checkpoint:
-        store_checkpoint(opened, one, BATCH, BATCH, older, rebuilt)
+        store_checkpoint(opened, built, BATCH, BATCH, older, rebuilt)
     opened.close()
     return store
 
 
 def store_checkpoint(
-    store: Store, one: Application, number: int, batch: int, older: Sequence[str] = (), rebuilt: Sequence[str] = ()
+    store: Store, built: Application, number: int, batch: int, older: Sequence[str] = (), rebuilt: Sequence[str] = ()
 ) -> Cut:
-    tasks = TaskGraph(one.topology).tasks(range(len(TaskGraph(one.topology))))
+    tasks = TaskGraph(built.topology).tasks(range(len(TaskGraph(built.topology))))
     points: list[RestorePoint] = [
         RebuildPoint(task, batch, 2)
         if task.operator in rebuilt
@@ -130,42 +130,42 @@ def store_checkpoint(
     notes = {
         **cuts.to_record(cut),
         "marks": {},
-        "schemas": to_record(one.schemas),
+        "schemas": to_record(built.schemas),
     }
     store.commit_checkpoint(Checkpoint(number, store.epoch, parts, {}, notes, cut.oldest_batch))
     return cut
 
 
-def examined(store: Path, one: Application, *accept: str) -> Changes:
-    return admitted(one, store, one.fingerprint(), accept)
+def examined(store: Path, built: Application, *accept: str) -> Changes:
+    return admitted(built, store, built.fingerprint(), accept)
 
 
-def recorded(store: Path, one: Application, *accept: str) -> Changes:
+def recorded(store: Path, built: Application, *accept: str) -> Changes:
     """What a driver does when it starts."""
-    told = examined(store, one, *accept)
-    opened = Store.open(store, told.fingerprint, admitted=True)
-    told.record(opened, standing(store), told.batch)
+    changes = examined(store, built, *accept)
+    opened = Store.open(store, changes.fingerprint, admitted=True)
+    changes.record(opened, standing(store), changes.batch)
     opened.close()
-    return told
+    return changes
 
 
 def standing(store: Path) -> Cut | None:
-    found = Manifests(store).newest_valid()
-    if not isinstance(found, ValidCheckpoint):
+    newest_checkpoint = Manifests(store).newest_valid()
+    if not isinstance(newest_checkpoint, ValidCheckpoint):
         return None
-    return cuts.from_record(found.checkpoint.number, records.mapping(found.checkpoint.notes))
+    return cuts.from_record(newest_checkpoint.checkpoint.number, records.mapping(newest_checkpoint.checkpoint.notes))
 
 
 def newest(store: Store) -> Checkpoint:
-    found = store.newest_valid()
-    assert isinstance(found, ValidCheckpoint)
-    return found.checkpoint
+    newest_checkpoint = store.newest_valid()
+    assert isinstance(newest_checkpoint, ValidCheckpoint)
+    return newest_checkpoint.checkpoint
 
 
-def refusal(store: Path, one: Application, *accept: str) -> str:
+def refusal(store: Path, built: Application, *accept: str) -> str:
     before = sorted(path.name for path in (store / "epochs").iterdir())
     with pytest.raises(UnsuitableStore) as refused:
-        examined(store, one, *accept)
+        examined(store, built, *accept)
     assert "\n" not in str(refused.value)
     assert sorted(path.name for path in (store / "epochs").iterdir()) == before, "nobody else was disturbed"
     return str(refused.value)
@@ -195,11 +195,11 @@ def test_what_concerns_a_state_or_logged_ranges_is_refused_by_name_until_it_is_a
     assert f"operator {operator!r}: " in line
     assert expected in line
     assert f"--accept-changes {operator}" in line
-    told = examined(store, other, operator)
-    assert told.changed == (operator,)
-    assert told.batch == BATCH
-    assert told.emptied == (() if operator == "rows" else (operator,))
-    assert any(expected in words for words in told.words)
+    changes = examined(store, other, operator)
+    assert changes.changed == (operator,)
+    assert changes.batch == BATCH
+    assert changes.emptied == (() if operator == "rows" else (operator,))
+    assert any(expected in words for words in changes.words)
 
 
 def test_an_operator_that_starts_empty_says_what_is_lost_and_who_gets_less(tmp_path: Path) -> None:
@@ -213,11 +213,11 @@ def test_an_operator_that_starts_empty_says_what_is_lost_and_who_gets_less(tmp_p
 
 def test_an_operator_without_state_changes_with_the_next_batch_and_it_is_said(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path))
-    told = examined(store, application(tmp_path, keys=6))
-    assert told.emptied == ()
-    assert told.words[0].endswith(": from batch 5 on")
-    assert "(dyn int: 5)" in told.words[0]
-    assert "(dyn int: 6)" in told.words[0]
+    changes = examined(store, application(tmp_path, keys=6))
+    assert changes.emptied == ()
+    assert changes.words[0].endswith(": from batch 5 on")
+    assert "(dyn int: 5)" in changes.words[0]
+    assert "(dyn int: 6)" in changes.words[0]
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_code_before_a_state_does_not_change_while_published_batches_would_be_st
 
 def test_before_anything_is_stored_or_published_everything_may_change(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path), published=0, checkpoint=False)
-    told = examined(store, application(tmp_path, length="2s", keys=6))
-    assert told.emptied == ()
-    assert all(words.endswith(": from batch 1 on") for words in told.words if words.startswith("operator"))
+    changes = examined(store, application(tmp_path, length="2s", keys=6))
+    assert changes.emptied == ()
+    assert all(words.endswith(": from batch 1 on") for words in changes.words if words.startswith("operator"))
 
 
 def test_a_state_that_is_never_stored_is_not_rebuilt_by_other_code(tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_a_wrong_name_is_an_error_that_helps(tmp_path: Path, accept: str, expect
 
 def test_a_state_of_ones_own_may_be_kept_if_the_new_code_can_read_it(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path))
-    told = examined(store, application(tmp_path, totals=Totals(1)), "totals=keep")
-    assert (told.emptied, told.changed) == ((), ("totals",))
-    assert told.words[0] == (
+    changes = examined(store, application(tmp_path, totals=Totals(1)), "totals=keep")
+    assert (changes.emptied, changes.changed) == ((), ("totals",))
+    assert changes.words[0] == (
         "operator 'totals': start was 0, is 1: from batch 5 on, with the state that the old code left"
     )
     with pytest.raises(InvalidRequest, match="found other keys or another state_schema in 'totals'"):
@@ -299,20 +299,20 @@ def test_what_was_admitted_is_remembered_and_the_old_code_is_refused(tmp_path: P
 
 def test_a_driver_that_was_overtaken_changes_no_code(tmp_path: Path) -> None:
     store, new = left(tmp_path, application(tmp_path)), application(tmp_path, length="2s")
-    told = examined(store, new, "window")
-    slow = Store.open(store, told.fingerprint, admitted=True)
+    changes = examined(store, new, "window")
+    slow = Store.open(store, changes.fingerprint, admitted=True)
     Store.open(store, examined(store, application(tmp_path)).fingerprint).close()
     with pytest.raises(EpochLost):
-        told.record(slow, standing(store), BATCH)
+        changes.record(slow, standing(store), BATCH)
     assert examined(store, application(tmp_path)).words == ()
 
 
 def test_code_does_not_change_under_a_driver_that_is_still_at_work(tmp_path: Path) -> None:
     store, new = left(tmp_path, application(tmp_path)), application(tmp_path, length="2s")
-    told = examined(store, new, "window")
-    opened = Store.open(store, told.fingerprint, admitted=True)
+    changes = examined(store, new, "window")
+    opened = Store.open(store, changes.fingerprint, admitted=True)
     with pytest.raises(UnsuitableStore, match=r"still at work \(batch 5\): start again when it has ended"):
-        told.record(opened, standing(store), BATCH + 1)
+        changes.record(opened, standing(store), BATCH + 1)
     opened.close()
     assert examined(store, application(tmp_path)).words == ()
 
@@ -320,8 +320,8 @@ def test_code_does_not_change_under_a_driver_that_is_still_at_work(tmp_path: Pat
 def test_from_the_checkpoint_of_a_change_the_same_operators_start_empty_again(tmp_path: Path) -> None:
     store, new = left(tmp_path, application(tmp_path)), application(tmp_path, length="2s")
     tasks = TaskGraph(new.topology).tasks(range(len(TaskGraph(new.topology))))
-    told = recorded(store, new, "window")
-    for changes in (told, examined(store, new)):  # at once, and after a death
+    recorded_changes = recorded(store, new, "window")
+    for changes in (recorded_changes, examined(store, new)):  # at once, and after a death
         opened = Store.open(store, changes.fingerprint)
         checkpoint = newest(opened)
         cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
@@ -345,10 +345,13 @@ def test_what_has_no_state_is_lifted_over_batches_that_the_old_code_has_run(tmp_
     checkpoint = newest(opened)
     cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
     applied, _ = changes.applied(cut, checkpoint.segments, tasks)
-    found = {point.task.operator: point for point in applied.points}
-    assert [name for name, one in found.items() if one == Version(one.task, BATCH, NO_PASS)] == ["window", "shown"]
-    assert found["keyed"].batch == BATCH - 1, "what comes before the change makes again what others ask for"
-    assert isinstance(found["totals"], RebuildPoint)
+    points = {point.task.operator: point for point in applied.points}
+    assert [name for name, point in points.items() if point == Version(point.task, BATCH, NO_PASS)] == [
+        "window",
+        "shown",
+    ]
+    assert points["keyed"].batch == BATCH - 1, "what comes before the change makes again what others ask for"
+    assert isinstance(points["totals"], RebuildPoint)
 
 
 def test_a_later_checkpoint_has_what_became_of_it_and_an_earlier_one_is_no_way_back(tmp_path: Path) -> None:
@@ -358,10 +361,10 @@ def test_a_later_checkpoint_has_what_became_of_it_and_an_earlier_one_is_no_way_b
     opened = Store.open(store, changes.fingerprint)
     later = store_checkpoint(opened, new, BATCH + 4, BATCH + 4)
     tasks = TaskGraph(new.topology).tasks(range(len(TaskGraph(new.topology))))
-    found = newest(opened)
-    assert changes.applied(later, found.segments, tasks) == (later, found.segments)
-    changes.check_way_back(store, found, ())
-    earlier = replace(found, number=BATCH - 1)
+    newest_checkpoint = newest(opened)
+    assert changes.applied(later, newest_checkpoint.segments, tasks) == (later, newest_checkpoint.segments)
+    changes.check_way_back(store, newest_checkpoint, ())
+    earlier = replace(newest_checkpoint, number=BATCH - 1)
     with pytest.raises(DamagedStore, match=r"from after its last change of code, .* since batch 4 damaged \(x\)"):
         changes.check_way_back(store, earlier, ["x"])
     with pytest.raises(DamagedStore, match="restore those files"):
@@ -396,13 +399,13 @@ def test_a_state_that_would_get_rows_of_other_columns_is_named(tmp_path: Path) -
         keyed.apply(Totals(), name="totals").output("sums", parquet(tmp_path / "sums"))
         return topology.build()
 
-    one, other = chained("twice"), chained("double")
+    before, other = chained("twice"), chained("double")
     store = tmp_path / "store"
-    opened = Store.open(store, examined(store, one).fingerprint, admitted=True)
+    opened = Store.open(store, examined(store, before).fingerprint, admitted=True)
     task = Task("totals", 0)
-    tasks = TaskGraph(one.topology).tasks(range(4))
+    tasks = TaskGraph(before.topology).tasks(range(4))
     cut = Cut(1, tuple(Version(each, 1, PassId(1, 1)) for each in tasks))
-    notes = {**cuts.to_record(cut), "marks": {}, "schemas": to_record(one.schemas)}
+    notes = {**cuts.to_record(cut), "marks": {}, "schemas": to_record(before.schemas)}
     opened.log_batch(1, None)
     opened.commit_checkpoint(Checkpoint(1, 1, {task: ()}, {}, notes))
     opened.close()
@@ -466,11 +469,11 @@ def test_an_output_that_goes_elsewhere_is_refused_by_name_or_begins_there_with_t
     line = refusal(store, other)
     assert f"output 'means' went to {ParquetSink(tmp_path / 'means').log}" in line
     assert "--accept-changes means" in line
-    told = recorded(store, other, "means")
-    assert told.elsewhere == {"means": [BATCH + 2] * 2}
-    assert "results after batch 6 go to" in told.words[0]
+    changes = recorded(store, other, "means")
+    assert changes.elsewhere == {"means": [BATCH + 2] * 2}
+    assert "results after batch 6 go to" in changes.words[0]
     assert examined(store, other).elsewhere == {"means": [BATCH + 2] * 2}
-    fence(told, store, 9)
+    fence(changes, store, 9)
     with pytest.raises(EpochLost):
         Journal.open(ParquetSink(tmp_path / "means").log, 8)
 
@@ -479,6 +482,6 @@ def test_an_output_that_was_moved_with_its_commit_log_goes_on(tmp_path: Path) ->
     store = left(tmp_path, application(tmp_path))
     (tmp_path / "means").rename(tmp_path / "moved")
     (tmp_path / ".means.tenax").rename(tmp_path / ".moved.tenax")
-    told = examined(store, application(tmp_path, out="moved"))
-    assert told.elsewhere == {}
-    assert "output 'means' has moved with all its results" in told.words[0]
+    changes = examined(store, application(tmp_path, out="moved"))
+    assert changes.elsewhere == {}
+    assert "output 'means' has moved with all its results" in changes.words[0]

@@ -50,7 +50,7 @@ class Left:
             committer.commit(batch, [stage(self.sink, "jams", 0, batch, "1.1", rows)])
             if batch % 4 == 0:
                 self._checkpoint(store, batch)
-                store.trim(batches=trimmed)
+                store.trim(batch - 4, batch - 3 if trimmed else 0)
         store.close()
         committer.close()
 
@@ -70,13 +70,13 @@ def flip(path: Path) -> None:
 
 
 def thens(findings: Findings) -> list[str]:
-    return [one.then for one in findings.found]
+    return [problem.then for problem in findings.problems]
 
 
 def test_a_run_that_is_as_it_was_written_has_no_findings(tmp_path: Path) -> None:
     left = Left(tmp_path, trimmed=True)
     findings = verify(left.store)
-    assert findings.found == []
+    assert findings.problems == []
     assert (findings.checkpoints, findings.batches, findings.results) == (2, 4, BATCHES)
 
 
@@ -85,7 +85,7 @@ def test_a_changed_byte_in_a_result_is_found_and_set_aside_to_be_made_again(tmp_
     flip(left.path(3))
     assert thens(verify(left.store, repair=False)) == [CAN_BE_MADE]
     assert left.path(3).exists()
-    (finding,) = verify(left.store).found
+    (finding,) = verify(left.store).problems
     assert finding.then == MADE_AGAIN
     assert left.path(3).name in finding.what
     assert not left.path(3).exists()
@@ -124,12 +124,12 @@ def test_logs_that_contradict_each_other_stop_the_run(tmp_path: Path) -> None:
     (log,) = left.sink.log.iterdir()
     whole = log.read_bytes()
     log.write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))
-    found = verify(left.store).found
-    assert [one.then for one in found if one.is_lost] == [STOPS]
-    assert "commit log of output 'jams' ends at batch 5" in found[0].what
+    problems = verify(left.store).problems
+    assert [problem.then for problem in problems if problem.is_lost] == [STOPS]
+    assert "commit log of output 'jams' ends at batch 5" in problems[0].what
     assert len(list(left.sink.folder.iterdir())) == BATCHES
     log.write_bytes(whole.replace(b'"batch":3', b'"batch":4'))
-    (finding,) = verify(left.store).found
+    (finding,) = verify(left.store).problems
     assert "line 4" in finding.what
 
 
@@ -162,7 +162,7 @@ def test_without_any_checkpoint_a_trimmed_log_is_refused_before_its_segments_are
 def test_files_that_no_commit_names_are_named(tmp_path: Path) -> None:
     left = Left(tmp_path, trimmed=True)
     left.path(99).write_bytes(b"who are you")
-    (finding,) = verify(left.store).found
+    (finding,) = verify(left.store).problems
     assert finding.then == STRANGE
     assert left.path(99).name in finding.what
 
@@ -172,8 +172,8 @@ def test_results_that_were_moved_are_found_where_they_are_said_to_be(tmp_path: P
     for name in ("jams", ".jams.tenax"):
         (tmp_path / "moved").mkdir(exist_ok=True)
         (tmp_path / name).rename(tmp_path / "moved" / name)
-    assert verify(left.store).found
-    assert verify(left.store, folders={"jams": tmp_path / "moved" / "jams"}).found == []
+    assert verify(left.store).problems
+    assert verify(left.store, folders={"jams": tmp_path / "moved" / "jams"}).problems == []
 
 
 @pytest.mark.parametrize("words", [["--results", "jams"], ["--look-only", "--accept-losses"]])

@@ -72,12 +72,12 @@ class Campaign:
         names = {path.name, path.parent.name, *self._application.sinks}
         try:
             self._run()
-            found = verify(self._root / STORE).found
-            if not found:
+            problems = verify(self._root / STORE).problems
+            if not problems:
                 return self._judged(seed, harm, Response.EXACT, "")
             self._run()  # what was found is set aside by now, so it is made again
-            left = verify(self._root / STORE).found
-            said = "; ".join(one.what for one in (left or found))
+            left = verify(self._root / STORE).problems
+            said = "; ".join(problem.what for problem in (left or problems))
             return _refused(seed, harm, said, names) if left else self._judged(seed, harm, Response.REPAIRED, said)
         except TenaxError as error:
             return _refused(seed, harm, " ".join(str(error).split()), names)
@@ -89,22 +89,22 @@ class Campaign:
             raise TenaxError(stop.reason)
 
     def _judged(self, seed: int, harm: str, ending: str, said: str) -> Harmed:
-        found = self._rows()
-        wrong = [name for name, rows in self._expected.items() if not rows.equals(found[name])]
-        told = f"output {', '.join(wrong)} differs" if wrong else ""
-        return Harmed(seed, harm, ending, said[:SAID], told)
+        rows_now = self._rows()
+        wrong = [name for name, rows in self._expected.items() if not rows.equals(rows_now[name])]
+        difference = f"output {', '.join(wrong)} differs" if wrong else ""
+        return Harmed(seed, harm, ending, said[:SAID], difference)
 
     def _rows(self) -> Mapping[str, pl.DataFrame]:
         """All rows of all outputs: as the log has them, and as any reader of the folder sees them."""
-        found = {}
+        rows_of = {}
         for name, sink in self._application.sinks.items():
             assert isinstance(sink, ParquetSink)
             rows = read_committed(sink.folder)
             seen = [pl.read_parquet(path, use_pyarrow=True) for path in sorted(sink.folder.glob("*.parquet"))]
             visible = pl.concat(seen) if seen else pl.DataFrame()
-            found[name] = _sorted(rows)
-            found[f"{name}, as readers of its folder see it"] = _sorted(visible)
-        return found
+            rows_of[name] = _sorted(rows)
+            rows_of[f"{name}, as readers of its folder see it"] = _sorted(visible)
+        return rows_of
 
 
 def _refused(seed: int, harm: str, said: str, names: Collection[str]) -> Harmed:

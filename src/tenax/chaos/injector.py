@@ -27,7 +27,7 @@ NODES_DEADLINE_S = 120.0
 class Injector:
     """Makes the faults of a schedule when they are due, as a thread beside the driver.
 
-    - Only executors that this run knows as its nodes are struck, by the process ids in their names.
+    - Only executors that this run knows as its nodes are hit, by the process ids in their names.
     - The cluster's limit goes down before nodes die, so that Spark does not replace them, and up when they return.
     - `earlier` are the moments of drivers before this one: faults that they name do not happen again.
     - Faults of the driver are not made here: a process does not outlive itself to note what it did.
@@ -49,7 +49,7 @@ class Injector:
         self._progress.learn(earlier)
         self._started = False
         self._seen = 0
-        self._struck: set[str] = set()
+        self._hit: set[str] = set()
         self._hung: dict[str, int] = {}
         self._stuck_s: float | None = None
         self._over = threading.Event()
@@ -91,7 +91,7 @@ class Injector:
         self._seen += len(new)
         self._progress.learn(new)
         self._end_hung(new)
-        self._started = self._started or any(one.what is What.STARTED for one in new)
+        self._started = self._started or any(moment.what is What.STARTED for moment in new)
         if not self._started:  # nobody knows yet which nodes there are
             return
         now_s = self._recorder.now_s
@@ -106,12 +106,12 @@ class Injector:
             self._raise(self._nodes if fault.what == ALL else int(fault.what))
             self._note(number, fault, ())
             return
-        struck = self._victims(driver, fault)
-        self._limit = max(0, self._limit - len(struck))
+        hit = self._victims(driver, fault)
+        self._limit = max(0, self._limit - len(hit))
         self._session.limit_nodes(self._limit)
-        self._note(number, fault, struck)
-        self._struck.update(struck)
-        for name in struck:
+        self._note(number, fault, hit)
+        self._hit.update(hit)
+        for name in hit:
             pid = pid_of(name)
             match fault.kind:
                 case Kind.HANG_WORKERS:  # the run itself has to end them
@@ -122,9 +122,9 @@ class Injector:
                 case _:
                     _send(pid, signal.SIGKILL)
 
-    def _note(self, number: int, fault: Fault, struck: Sequence[str]) -> None:
+    def _note(self, number: int, fault: Fault, hit: Sequence[str]) -> None:
         self._recorder.note(
-            What.FAULT, number=number, fault=str(fault), kind=fault.kind.value, nodes=list(struck), limit=self._limit
+            What.FAULT, number=number, fault=str(fault), kind=fault.kind.value, nodes=list(hit), limit=self._limit
         )
 
     def _raise(self, count: int) -> None:
@@ -133,7 +133,7 @@ class Injector:
 
     def _victims(self, driver: Driver, fault: Fault) -> tuple[str, ...]:
         """The nodes that a fault means: those with the most tasks first, then the oldest."""
-        live = [name for name in driver.nodes.live if name not in self._struck]  # the driver may not know it yet
+        live = [name for name in driver.nodes.live if name not in self._hit]  # the driver may not know it yet
         homes = self._homes(driver)
         if fault.what == ALL:
             return tuple(live)
@@ -161,7 +161,7 @@ class Injector:
 
     def _free(self, driver: Driver) -> None:
         """Let nodes return before their time if the run cannot go on without them, and nothing will change by time."""
-        waits = self._limit < self._nodes and not any(one.when.unit is Unit.SECONDS for _, one in self._pending)
+        waits = self._limit < self._nodes and not any(fault.when.unit is Unit.SECONDS for _, fault in self._pending)
         coordinator = self._recorder.coordinator
         state = None if coordinator is None else coordinator.state
         stuck = waits and state is not None and any(task.primary is None for task in state.tasks)
@@ -173,7 +173,7 @@ class Injector:
         if now_s - self._stuck_s < STUCK_S + 2 * driver.settings.batch_s:  # not only between two batches
             return
         self._stuck_s = None
-        due = next(((number, one) for number, one in self._pending if one.kind is Kind.RETURN), None)
+        due = next(((number, fault) for number, fault in self._pending if fault.kind is Kind.RETURN), None)
         if due is not None:
             self._recorder.note(What.NOTED, text=f"tasks have no node: {due[1]} happens now")
             self._pending.remove(due)
@@ -189,8 +189,8 @@ def await_nodes(session: Session, count: int) -> None:
     deadline = time.monotonic() + NODES_DEADLINE_S
     while len(session.live_nodes()) < count:
         if time.monotonic() > deadline:
-            found = len(session.live_nodes())
-            raise ClusterFailed(f"{count} nodes come back, found {found} after {NODES_DEADLINE_S:g} s: see spark.log")
+            live = len(session.live_nodes())
+            raise ClusterFailed(f"{count} nodes come back, found {live} after {NODES_DEADLINE_S:g} s: see spark.log")
         time.sleep(POLL_S)
 
 
@@ -200,17 +200,17 @@ def pid_of(node: str) -> int:
     pid = int(number)
     if host != socket.gethostname() or os.getpid() not in ancestors(pid):
         raise ClusterFailed(
-            f"only nodes that this run has started are struck, found {node}: use the embedded cluster, without --master"
+            f"only nodes that this run has started are hit, found {node}: use the embedded cluster, without --master"
         )
     return pid
 
 
 def hang_workers(executor: int) -> list[int]:
     """Stop the Python workers of an executor, and the daemons that would fork others; their process ids."""
-    struck = [pid for daemon, workers in workers_of(executor).items() for pid in (daemon, *workers)]
-    for pid in struck:
+    hit = [pid for daemon, workers in workers_of(executor).items() for pid in (daemon, *workers)]
+    for pid in hit:
         _send(pid, signal.SIGSTOP)
-    return struck
+    return hit
 
 
 def _send(pid: int, what: signal.Signals) -> None:

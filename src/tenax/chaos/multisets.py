@@ -23,18 +23,18 @@ class Difference:
     examples: tuple[str, ...] = ()
 
 
-def difference(found: pl.DataFrame, expected: pl.DataFrame, keys: Sequence[str]) -> Difference:
+def difference(made: pl.DataFrame, expected: pl.DataFrame, keys: Sequence[str]) -> Difference:
     """Hold rows against those that are expected, as multisets.
 
     Rows belong together if they agree in `keys`; without these, in all columns that are no floats. Floats agree within
     the tolerances above. Cost: a join, and a sort where several rows have one key.
     """
-    if not found.columns:
-        found = expected.clear()
-    if set(found.columns) != set(expected.columns):
-        said = f"columns {sorted(found.columns)} for {sorted(expected.columns)}"
-        return Difference(expected.height, found.height, 0, (said,))
-    ours, theirs = _alike(found.select(expected.columns), expected)
+    if not made.columns:
+        made = expected.clear()
+    if set(made.columns) != set(expected.columns):
+        said = f"columns {sorted(made.columns)} for {sorted(expected.columns)}"
+        return Difference(expected.height, made.height, 0, (said,))
+    ours, theirs = _alike(made.select(expected.columns), expected)
     by = [name for name in keys if name in expected.columns]
     by = by or [name for name, kind in theirs.schema.items() if not kind.is_float()]
     others = [name for name in expected.columns if name not in by]
@@ -54,31 +54,31 @@ def difference(found: pl.DataFrame, expected: pl.DataFrame, keys: Sequence[str])
     return Difference(lost.height, extra.height, different.height, tuple(examples))
 
 
-def close(one: pl.Expr, other: pl.Expr, kind: pl.DataType, largest: float) -> pl.Expr:
+def close(own: pl.Expr, other: pl.Expr, kind: pl.DataType, largest: float) -> pl.Expr:
     """Whether two floats agree within the tolerances."""
     single = isinstance(kind, pl.Float32)
     relative, absolute = (RELATIVE_SINGLE, ABSOLUTE_SINGLE) if single else (RELATIVE, ABSOLUTE)
-    within = relative * pl.max_horizontal(one.abs(), other.abs()) + absolute * max(1.0, largest)
-    return one.eq_missing(other) | ((one - other).abs() <= within).fill_null(False)
+    within = relative * pl.max_horizontal(own.abs(), other.abs()) + absolute * max(1.0, largest)
+    return own.eq_missing(other) | ((own - other).abs() <= within).fill_null(False)
 
 
 def largest_of(column: pl.Series) -> float:
     """The largest finite value of a column of floats, without its sign."""
-    found = column.filter(column.is_finite().fill_null(False)).abs().max()
-    return float(found) if isinstance(found, int | float) else 0.0
+    highest = column.filter(column.is_finite().fill_null(False)).abs().max()
+    return float(highest) if isinstance(highest, int | float) else 0.0
 
 
 def _close(name: str, expected: pl.DataFrame) -> pl.Expr:
-    one, other = pl.col(name), pl.col(f"{name}{THEIRS}")
+    own, other = pl.col(name), pl.col(f"{name}{THEIRS}")
     kind = expected.schema[name]
-    return close(one, other, kind, largest_of(expected[name])) if kind.is_float() else one.eq_missing(other)
+    return close(own, other, kind, largest_of(expected[name])) if kind.is_float() else own.eq_missing(other)
 
 
-def _alike(found: pl.DataFrame, expected: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _alike(made: pl.DataFrame, expected: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both with columns that can be compared: numbers by value, what is nested or odd as text."""
     ours, theirs = [], []
     for name, kind in expected.schema.items():
-        other, column = found.schema[name], pl.col(name)
+        other, column = made.schema[name], pl.col(name)
         if kind.is_nested() or other.is_nested():
             text = pl.struct(name).struct.json_encode().alias(name)
             ours.append(text)
@@ -92,7 +92,7 @@ def _alike(found: pl.DataFrame, expected: pl.DataFrame) -> tuple[pl.DataFrame, p
         else:
             ours.append(column)
             theirs.append(column)
-    return found.select(ours), expected.select(theirs)
+    return made.select(ours), expected.select(theirs)
 
 
 def _placed(rows: pl.DataFrame, by: Sequence[str], others: Sequence[str], mark: str) -> pl.DataFrame:

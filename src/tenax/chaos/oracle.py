@@ -66,9 +66,9 @@ class Verdict:
                 f"{self.final} final results, all as in a run without failures; {self.corrected} were tentative first"
             )
         return "; ".join(
-            f"{len(found)} {name}: {', '.join(found[:MAX_SHOWN])}{', ...' if len(found) > MAX_SHOWN else ''}"
+            f"{len(keys)} {name}: {', '.join(keys[:MAX_SHOWN])}{', ...' if len(keys) > MAX_SHOWN else ''}"
             for name in ("lost", "duplicated", "different", "uncorrected")
-            if (found := getattr(self, name))
+            if (keys := getattr(self, name))
         )
 
 
@@ -90,14 +90,16 @@ def judge(application: Application, store: Path, results: Path, session: Session
 
 def copy_batches(store: Path, target: Path) -> None:
     """Make a new store that begins with the batch log of another one."""
-    logged = [LoggedBatch(records.integer(one, "batch"), one["data"]) for one in journal.read(store / "batches")]
+    logged = [
+        LoggedBatch(records.integer(record, "batch"), record["data"]) for record in journal.read(store / "batches")
+    ]
     if not logged or logged[0].number != 1:
         first = logged[0].number if logged else "none"
         raise DamagedStore(
             f"{store}: a replay needs the batch log from batch 1 on, found {first}: run it with the whole log kept"
         )
     durable.make_folder(target / "batches")
-    payload, _ = journal.encoded({"batch": one.number, "data": one.data} for one in logged)
+    payload, _ = journal.encoded({"batch": batch.number, "data": batch.data} for batch in logged)
     durable.write_file(target / "batches" / f"{0:08d}.jsonl", payload)  # older than any epoch
 
 

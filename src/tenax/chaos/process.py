@@ -63,8 +63,8 @@ class Command:
         data = json.loads(text)
         trial = data.pop("trial")
         schedule = tuple(
-            Fault(Kind(one["kind"]), one["what"], When(one["when"]["amount"], Unit(one["when"]["unit"])))
-            for one in trial.pop("schedule")
+            Fault(Kind(fault["kind"]), fault["what"], When(fault["when"]["amount"], Unit(fault["when"]["unit"])))
+            for fault in trial.pop("schedule")
         )
         asked = trial.pop("protection")
         if isinstance(asked["replicas"], list):
@@ -217,8 +217,8 @@ def main() -> int:
     except TenaxError as error:
         sys.stderr.write(f"tenax: {' '.join(str(error).split())}\n")
         return 1
-    found = outcome(trial, timeline.read(), verdict, judgement)
-    (out / OUTCOME).write_text(found.to_json())
+    trial_outcome = outcome(trial, timeline.read(), verdict, judgement)
+    (out / OUTCOME).write_text(trial_outcome.to_json())
     return 0
 
 

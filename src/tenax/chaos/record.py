@@ -32,7 +32,7 @@ class What(StrEnum):
     JOINED = "joined"
     """Nodes have come: `nodes`, `racks`."""
     PASS_BEGUN = "pass begun"
-    """`pass`, `kind` (live or round), `first`, `last`, `steps`, `tentative`, `replicas` and `shadows` among them."""
+    """`pass`, `kind` (live or round), `first`, `last`, `steps`, of them `tentative`, `replicas`, `replay_copies`."""
     PASS_ENDED = "pass ended"
     """`pass`, `kind`, `first`, `last`, `seconds`."""
     PASS_FAILED = "pass failed"
@@ -68,13 +68,13 @@ class Moment:
     @classmethod
     def from_line(cls, line: str) -> Moment:
         """The moment of a line."""
-        found = json.loads(line)
-        return cls(float(found["at_s"]), What(found["what"]), found["detail"])
+        data = json.loads(line)
+        return cls(float(data["at_s"]), What(data["what"]), data["detail"])
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
-    """One failure and how it was met; a time is none if that never happened.
+class FaultImpact:
+    """A fault and how it was met; a time is none if that never happened.
 
     - `detection_s`: from the fault to the moment at which the run knew of all nodes that are gone.
     - `first_output_s`: from the fault to the next publication, final or tentative, of a batch that was not finished.
@@ -96,7 +96,7 @@ class Outcome:
     - `held`: both judges say so, the replay of the same batches and the reference, of all outputs that it could judge.
     - `final_equals_failure_free` to `corrected_results` are the replay's; `reference` is what the other says.
 
-    Times are those of the worst strike; none if there was none, or if that never happened.
+    Times are those of the worst fault; none if there was none, or if that never happened.
     """
 
     held: bool
@@ -116,7 +116,7 @@ class Outcome:
     schedule: tuple[str, ...]
     unreached: tuple[str, ...]
     seed: int | None
-    strikes: tuple[Strike, ...]
+    faults: tuple[FaultImpact, ...]
     findings: str
     """What both say, in words."""
     reference: Judgement = field(default_factory=Judgement)
@@ -129,12 +129,12 @@ class Outcome:
     def from_json(cls, text: str) -> Outcome:
         """What `to_json` wrote."""
         data = json.loads(text)
-        struck = tuple(Strike(**{**one, "nodes": tuple(one["nodes"])}) for one in data.pop("strikes"))
+        faults = tuple(FaultImpact(**{**fault, "nodes": tuple(fault["nodes"])}) for fault in data.pop("faults"))
         schedule, unreached = tuple(data.pop("schedule")), tuple(data.pop("unreached"))
         judged = data.pop("reference")
         examples, not_judged = tuple(judged.pop("examples")), tuple(judged.pop("not_judged"))
         reference = Judgement(**judged, examples=examples, not_judged=not_judged)
-        return cls(**data, schedule=schedule, unreached=unreached, strikes=struck, reference=reference)
+        return cls(**data, schedule=schedule, unreached=unreached, faults=faults, reference=reference)
 
 
 class Recorder(Observer):
@@ -175,19 +175,19 @@ class Recorder(Observer):
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
         """A live pass has finished; `handled` has written it down."""
-        for one in self._also:
-            one.passed(first, last, reports, seconds)
+        for observer in self._also:
+            observer.passed(first, last, reports, seconds)
 
     def said(self, message: str) -> None:
         """Something happened that a user should know."""
         self.note(What.NOTED, text=message)
-        for one in self._also:
-            one.said(message)
+        for observer in self._also:
+            observer.said(message)
 
     def published(self, last: int, latencies_s: list[float]) -> None:
         """All final results up to a batch are committed; `handled` has written it down."""
-        for one in self._also:
-            one.published(last, latencies_s)
+        for observer in self._also:
+            observer.published(last, latencies_s)
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Write down what an event means, then what follows from it."""
@@ -196,8 +196,8 @@ class Recorder(Observer):
         self._note_outage(coordinator)
         for instruction in then:
             self._note_instruction(instruction)
-        for one in self._also:
-            one.handled(coordinator, event, then)
+        for observer in self._also:
+            observer.handled(coordinator, event, then)
 
     def _note_event(self, event: events.Event, *, outage: bool) -> None:
         match event:
@@ -227,18 +227,18 @@ class Recorder(Observer):
         begun = self._begun.pop(pass_id, None)
         if begun is None:  # a cancelled pass that ended all the same
             return
-        at_s, told = begun
-        self.note(What.PASS_ENDED, seconds=self.now_s - at_s, **_batches(told))
+        at_s, instruction = begun
+        self.note(What.PASS_ENDED, seconds=self.now_s - at_s, **_batches(instruction))
 
     def _note_published(self, pass_id: str, tentative: bool) -> None:
-        told = self._publishing.pop((pass_id, tentative), None)
-        if told is None:
+        publish = self._publishing.pop((pass_id, tentative), None)
+        if publish is None:
             return
         outputs: dict[str, Data] = {}
-        for name in sorted({part.task.operator for part in told.parts}):
-            parts = [part for part in told.parts if part.task.operator == name]
+        for name in sorted({part.task.operator for part in publish.parts}):
+            parts = [part for part in publish.parts if part.task.operator == name]
             outputs[name] = {"quality": min(part.quality for part in parts), "partitions": len(parts)}
-        first, last = min(part.first for part in told.parts), max(part.last for part in told.parts)
+        first, last = min(part.first for part in publish.parts), max(part.last for part in publish.parts)
         self.note(What.PUBLISHED, tentative=tentative, first=first, last=last, outputs=outputs)
 
     def _note_outage(self, coordinator: Coordinator) -> None:
@@ -289,20 +289,20 @@ def _steps(instruction: instructions.RunPass) -> dict[str, Data]:
         "steps": len(instruction.steps),
         "tentative": sum(step.tentative for step in instruction.steps),
         "replicas": sum(step.role is Role.REPLICA for step in instruction.steps),
-        "shadows": sum(step.role is Role.REPLAY for step in instruction.steps),
+        "replay_copies": sum(step.role is Role.REPLAY for step in instruction.steps),
     }
 
 
-def strikes(moments: Sequence[Moment]) -> tuple[Strike, ...]:
+def impacts(moments: Sequence[Moment]) -> tuple[FaultImpact, ...]:
     """Every fault that took nodes or the driver away, and how it was met."""
-    found = []
+    measured = []
     for position, moment in enumerate(moments):
-        if moment.what is What.FAULT and moment.detail["kind"] in STRIKING:
-            found.append(_strike(moment, finished_through(moments[:position]), moments[position + 1 :]))
-    return tuple(found)
+        if moment.what is What.FAULT and moment.detail["kind"] in TAKING_AWAY:
+            measured.append(_impact(moment, finished_through(moments[:position]), moments[position + 1 :]))
+    return tuple(measured)
 
 
-STRIKING = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults that take something away
+TAKING_AWAY = ("kill", "hang", "hang-workers", "driver")  # the kinds of faults that take something away
 
 
 def finished_through(moments: Iterable[Moment]) -> int:
@@ -317,12 +317,12 @@ def finished_through(moments: Iterable[Moment]) -> int:
     return last
 
 
-def _strike(fault: Moment, finished: int, after: Sequence[Moment]) -> Strike:
+def _impact(fault: Moment, finished: int, after: Sequence[Moment]) -> FaultImpact:
     nodes = names(fault.detail.get("nodes"))
     known = _known(nodes, after)
     # what was computed before the fault says nothing of how it was met
-    output = next((one for one in after if one.what is What.PUBLISHED and _last(one) > finished), None)
-    return Strike(
+    output = next((later for later in after if later.what is What.PUBLISHED and _last(later) > finished), None)
+    return FaultImpact(
         fault=str(fault.detail["fault"]),
         at_s=fault.at_s,
         nodes=nodes,
@@ -365,7 +365,7 @@ def _recovered_s(fault: Moment, after: Sequence[Moment]) -> float | None:
 
 def names(value: Data) -> tuple[str, ...]:
     """The texts of a list in a detail."""
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(name) for name in value) if isinstance(value, list) else ()
 
 
 def median_batch_s(moments: Iterable[Moment]) -> float | None:
@@ -383,9 +383,9 @@ def median_batch_s(moments: Iterable[Moment]) -> float | None:
 def worst(times: Iterable[float | None]) -> float | None:
     """The longest; none if there is none, or if one of them never ended."""
     known = list(times)
-    if not known or any(one is None for one in known):
+    if not known or any(at_s is None for at_s in known):
         return None
-    return max(one for one in known if one is not None)
+    return max(at_s for at_s in known if at_s is not None)
 
 
 class Timeline:
@@ -403,10 +403,10 @@ class Timeline:
         """All moments so far; a line that a death has torn is left out."""
         if not self.path.exists():
             return []
-        found = []
+        moments = []
         for line in self.path.read_text().splitlines():
             try:
-                found.append(Moment.from_line(line))
+                moments.append(Moment.from_line(line))
             except (ValueError, KeyError):
                 continue
-        return found
+        return moments

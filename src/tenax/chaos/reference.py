@@ -181,18 +181,18 @@ class Reference:
             except Exception as error:  # whatever code of a user's says of so many rows at once
                 said = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 self._known[name] = NotJudged(f"operator {name!r} does not take the whole input at once: {said}")
-        found = self._known[name]
-        if isinstance(found, NotJudged):
-            raise NotJudged(str(found))
-        return found
+        known = self._known[name]
+        if isinstance(known, NotJudged):
+            raise NotJudged(str(known))
+        return known
 
     def _made(self, name: str) -> Whole:
         if name in self._application.sources:
             source, partitions = self._application.sources[name], self._application.topology.operator(name).parallelism
-            found = whole_input(name, source, partitions, lambda: _homes(self._store, name))
-            self._inputs[name] = found
+            read = whole_input(name, source, partitions, lambda: _homes(self._store, name))
+            self._inputs[name] = read
             idle = f"a partition of source {name!r} was idle and came back" if _came_back(self._store, name) else ""
-            return Whole(found.on_time, source.time, idle, ordered=found.ordered)
+            return Whole(read.on_time, source.time, idle, ordered=read.ordered)
         operator = self._application.topology.operator(name)
         given = [self.stream(stream.operator) for stream in operator.inputs]
         made = self._computed(name, self._application.computations[name], given)
@@ -205,7 +205,7 @@ class Reference:
             case Windows():
                 return windowed(name, computation, in_time(name, given[0], computation.time))
             case Join():
-                return joined(name, computation, [in_time(name, one, WINDOW_END) for one in given])
+                return joined(name, computation, [in_time(name, whole, WINDOW_END) for whole in given])
             case Top():
                 return best(name, computation, in_time(name, given[0], WINDOW_END))
             case Union():
@@ -225,24 +225,24 @@ def in_time(name: str, given: Whole, time: str) -> Whole:
 
 def transformed(name: str, computation: Stateless, given: Whole) -> Whole:
     """Filter, select, with_columns, map."""
-    found = given
+    rows_so_far = given
     for transformation in computation.transformations:
-        rows = steady(name, found.rows, found.inexact, partial(_applied, transformation))
+        rows = steady(name, rows_so_far.rows, rows_so_far.inexact, partial(_applied, transformation))
         by_row = isinstance(transformation, Select | WithColumns)
-        retimed = found.retimed or _put_back(name, found.rows, rows, given.time, by_row=by_row)
-        keys, inexact = _carried(transformation, found, rows)
-        found = replace(found, rows=rows, retimed=retimed, keys=keys, inexact=inexact)
-    return found
+        retimed = rows_so_far.retimed or _put_back(name, rows_so_far.rows, rows, given.time, by_row=by_row)
+        keys, inexact = _carried(transformation, rows_so_far, rows)
+        rows_so_far = replace(rows_so_far, rows=rows, retimed=retimed, keys=keys, inexact=inexact)
+    return rows_so_far
 
 
 def _carried(
-    one: Filter | Select | WithColumns | Map, given: Whole, rows: pl.DataFrame
+    transformation: Filter | Select | WithColumns | Map, given: Whole, rows: pl.DataFrame
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """The keys that rows still have after a transformation, and their inexact floats."""
-    if isinstance(one, Filter):
+    if isinstance(transformation, Filter):
         return given.keys, given.inexact
-    columns = () if isinstance(one, Map) else one.columns
-    if isinstance(one, Map) or any(each.meta.has_multiple_outputs() for each in columns):
+    columns = () if isinstance(transformation, Map) else transformation.columns
+    if isinstance(transformation, Map) or any(each.meta.has_multiple_outputs() for each in columns):
         return (), _floats(rows) if given.inexact else given.inexact
     made = {each.meta.output_name(): each for each in columns}
     same = {column for column, each in made.items() if each.meta.eq(pl.col(column))}
@@ -269,19 +269,19 @@ def windowed(name: str, computation: Windows, given: Whole) -> Whole:
     rows = rows.sort(INSTANT, maintain_order=True) if ordered else rows
 
     def grouped(frame: pl.DataFrame) -> pl.DataFrame:
-        found = []
+        windows = []
         for offset in range(0, computation.length_us, computation.every_us):
             start = (pl.col(INSTANT) - offset) // computation.length_us * computation.length_us + offset
             groups = frame.with_columns(start.alias(START)).lazy().group_by(*computation.keys, START)
-            found.append(groups.agg(*computation.expressions).collect(engine="in-memory"))
-        return pl.concat(found).sort(START, *computation.keys, nulls_last=True)
+            windows.append(groups.agg(*computation.expressions).collect(engine="in-memory"))
+        return pl.concat(windows).sort(START, *computation.keys, nulls_last=True)
 
-    for one in ordered:
-        end = pl.col(INSTANT).min() if one.kind == "first" else pl.col(INSTANT).max()
-        candidates = one.value.filter(pl.col(INSTANT) == end).n_unique()
+    for aggregate in ordered:
+        end = pl.col(INSTANT).min() if aggregate.kind == "first" else pl.col(INSTANT).max()
+        candidates = aggregate.value.filter(pl.col(INSTANT) == end).n_unique()
         pane = (pl.col(INSTANT) // computation.every_us).alias(START)
         if rows.group_by(*computation.keys, pane).agg(candidates.alias(RANK)).filter(pl.col(RANK) > 1).height:
-            raise NotJudged(f"operator {name!r} takes the {one.kind} of rows with one event time, in any order")
+            raise NotJudged(f"operator {name!r} takes the {aggregate.kind} of rows with one event time, in any order")
     made = steady(name, rows, given.inexact & roots, grouped)
     inexact = {
         aggregate.name
@@ -331,10 +331,10 @@ def best(name: str, computation: Top, given: Whole) -> Whole:
     pairs = last.join(next_one, on=group, nulls_equal=True, suffix=RANK)
     undecided, by_a_hair = pl.lit(True), pl.lit(False)
     for column in order:
-        one, other = pl.col(column), pl.col(f"{column}{RANK}")
-        near = one.eq_missing(other)
+        own, other = pl.col(column), pl.col(f"{column}{RANK}")
+        near = own.eq_missing(other)
         if column in given.inexact:
-            near = close(one, other, rows.schema[column], largest_of(rows[column]))
+            near = close(own, other, rows.schema[column], largest_of(rows[column]))
             by_a_hair = by_a_hair | (undecided & near)
         undecided = undecided & near
     if pairs.filter(by_a_hair).height:
@@ -346,13 +346,13 @@ def best(name: str, computation: Top, given: Whole) -> Whole:
 def united(given: Sequence[Whole]) -> Whole:
     """The rows of all inputs."""
     first = given[0]
-    rows = pl.concat([one.rows.select(first.rows.columns) for one in given])
+    rows = pl.concat([whole.rows.select(first.rows.columns) for whole in given])
     return Whole(
         rows,
-        first.time if all(one.time == first.time for one in given) else "",
-        next((one.retimed for one in given if one.retimed), ""),
-        first.keys if all(one.keys == first.keys for one in given) else (),
-        frozenset().union(*(one.inexact for one in given)),
+        first.time if all(whole.time == first.time for whole in given) else "",
+        next((whole.retimed for whole in given if whole.retimed), ""),
+        first.keys if all(whole.keys == first.keys for whole in given) else (),
+        frozenset().union(*(whole.inexact for whole in given)),
     )
 
 
@@ -361,12 +361,12 @@ def stepped(name: str, computation: Computation, given: Sequence[Whole]) -> Whol
     kind = type(computation).__name__
     if not computation.any_batches:
         raise NotJudged(f"operator {name!r} ({kind}) may depend on the batches: it does not say any_batches = True")
-    if not all(one.ordered for one in given):
+    if not all(whole.ordered for whole in given):
         raise NotJudged(f"operator {name!r} ({kind}) may depend on the order of rows that come from several tasks")
     first = given[0]
 
     def once(frame: pl.DataFrame) -> pl.DataFrame:
-        frames = (frame, *(one.rows for one in given[1:]))
+        frames = (frame, *(whole.rows for whole in given[1:]))
         return computation.step(computation.initial(), StepInput(frames, END_WATERMARK_US, 1)).rows
 
     rows = steady(name, first.rows, first.inexact, once)
@@ -401,15 +401,15 @@ def _variants(rows: pl.DataFrame, inexact: Sequence[str]) -> Iterator[pl.DataFra
         yield rows.with_columns(made)
 
 
-def _near(one: pl.Series, other: pl.Series) -> bool:
-    if not one.dtype.is_float():
-        return one.equals(other, null_equal=True)
-    pair = pl.DataFrame([one.alias("one"), other.alias("other")])
-    return bool(pair.select(close(pl.col("one"), pl.col("other"), one.dtype, largest_of(one)).all()).item())
+def _near(own: pl.Series, other: pl.Series) -> bool:
+    if not own.dtype.is_float():
+        return own.equals(other, null_equal=True)
+    pair = pl.DataFrame([own.alias("one"), other.alias("other")])
+    return bool(pair.select(close(pl.col("one"), pl.col("other"), own.dtype, largest_of(own)).all()).item())
 
 
-def _applied(one: Filter | Select | WithColumns | Map, rows: pl.DataFrame) -> pl.DataFrame:
-    match one:
+def _applied(transformation: Filter | Select | WithColumns | Map, rows: pl.DataFrame) -> pl.DataFrame:
+    match transformation:
         case Filter(predicates):
             return rows.filter(*predicates)
         case Select(columns):
@@ -432,10 +432,10 @@ def _put_back(name: str, before: pl.DataFrame, after: pl.DataFrame, time: str, *
 
 def _no_hair(name: str, verb: str, columns: Sequence[str], *given: Whole) -> None:
     """Refuse floats that are compared for equality though their last digits follow the order of sums."""
-    for one in given:
-        found = next((column for column in columns if column in one.inexact), None)
-        if found is not None:
-            raise NotJudged(f"operator {name!r} {verb} by {found!r}, a float that follows the order of sums")
+    for whole in given:
+        inexact = next((column for column in columns if column in whole.inexact), None)
+        if inexact is not None:
+            raise NotJudged(f"operator {name!r} {verb} by {inexact!r}, a float that follows the order of sums")
 
 
 def _floats(rows: pl.DataFrame) -> frozenset[str]:
@@ -469,12 +469,12 @@ def _has_rows(planned: Json) -> bool:
 
 def _homes(store: Path, source: str) -> Mapping[str, int]:
     """Which partition of a source read which file, by the batch log; nothing if its ranges look otherwise."""
-    found: dict[str, int] = {}
+    homes: dict[str, int] = {}
     for entry in journal.read(store / "batches"):
         ranges = records.mapping(records.mapping(entry["data"])["ranges"])[source]
         for partition, planned in enumerate(records.items(ranges)):
             for piece in records.items(records.mapping(planned)["pieces"]) if planned is not None else ():
                 match piece:
                     case [[str(name), *_], *_]:
-                        found.setdefault(name, partition)
-    return found
+                        homes.setdefault(name, partition)
+    return homes

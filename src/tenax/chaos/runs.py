@@ -9,7 +9,7 @@ from pathlib import Path
 from tenax.application.application import ALL, BACKUPS, Application, Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import Verdict, judge, with_results_in
-from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What, median_batch_s, strikes, worst
+from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What, impacts, median_batch_s, worst
 from tenax.chaos.reference import Judgement, judge_by_input
 from tenax.chaos.schedule import Kind, Schedule, check_tasks
 from tenax.connectors.source import Limits
@@ -95,7 +95,7 @@ def run_and_judge(application: Application, out: Path, trial: Trial, session: Se
 
 def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement: Judgement) -> Outcome:
     """What chaos found: a run has held if both judges say so."""
-    struck = strikes(moments)
+    faults = impacts(moments)
     last = (
         moment.detail["last"] for moment in moments if moment.what is What.PUBLISHED and not moment.detail["tentative"]
     )
@@ -108,16 +108,16 @@ def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement
         final_results=verdict.final,
         tentative_results=verdict.tentative,
         corrected_results=verdict.corrected,
-        detection_s=worst(one.detection_s for one in struck),
-        first_output_after_failure_s=worst(one.first_output_s for one in struck),
-        all_recovered_s=worst(one.recovered_s for one in struck),
+        detection_s=worst(impact.detection_s for impact in faults),
+        first_output_after_failure_s=worst(impact.first_output_s for impact in faults),
+        all_recovered_s=worst(impact.recovered_s for impact in faults),
         median_batch_s=median_batch_s(moments),
-        batches=max((one for one in last if isinstance(one, int)), default=0),
+        batches=max((batch for batch in last if isinstance(batch, int)), default=0),
         drivers=sum(moment.what is What.STARTED for moment in moments),
         schedule=tuple(str(fault) for fault in trial.schedule),
         unreached=unreached(trial.schedule, moments),
         seed=trial.seed,
-        strikes=struck,
+        faults=faults,
         findings=f"{verdict}; {judgement}",
         reference=judgement,
     )

@@ -14,7 +14,7 @@ from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 
 ALL = "all"
-MAX_STRIKES = 3  # of a random schedule
+MAX_FAULTS = 3  # of a random schedule
 
 
 class Kind(StrEnum):
@@ -154,20 +154,20 @@ class Progress:
 
 
 def random_schedule(seed: int, nodes: int, racks: int | None, within: int, *, driver: bool = True) -> Schedule:
-    """One to three strikes in the first `within` batches, and nodes that return one by one, most of the time.
+    """One to three faults in the first `within` batches, and nodes that return one by one, most of the time.
 
     The same arguments give the same schedule.
     """
     dice = Random(seed)
     faults: list[Fault] = []
     latest = max(2, within - 2)
-    for at in sorted(dice.randint(2, latest) for _ in range(dice.randint(1, MAX_STRIKES))):
-        faults += _strike(dice, at, nodes, racks, latest, driver=driver)
+    for at in sorted(dice.randint(2, latest) for _ in range(dice.randint(1, MAX_FAULTS))):
+        faults += _fault(dice, at, nodes, racks, latest, driver=driver)
     return tuple(sorted(faults, key=lambda fault: fault.when.amount))
 
 
-def _strike(dice: Random, at: int, nodes: int, racks: int | None, latest: int, *, driver: bool) -> list[Fault]:
-    """One strike at a batch, and the returns that belong to it."""
+def _fault(dice: Random, at: int, nodes: int, racks: int | None, latest: int, *, driver: bool) -> list[Fault]:
+    """A fault at a batch, and the returns that belong to it."""
     when = When(at, Unit.BATCHES)
     roll = dice.random()
     if driver and roll < 0.15:

@@ -137,10 +137,10 @@ def _repeated(numbers: Sequence[int], frames: Iterable[pl.DataFrame]) -> pl.Seri
 
 def _matching(source: FileSource) -> list[str]:
     """The names of all files of a source, in the order in which they are read; hidden ones and those with _ are not."""
-    found = glob.glob(source.pattern, root_dir=source.root, recursive=True)  # noqa: PTH207
+    names = glob.glob(source.pattern, root_dir=source.root, recursive=True)  # noqa: PTH207
     return sorted(
         name
-        for name in found
+        for name in names
         if name.endswith(SUFFIXES)
         and not any(part.startswith("_") for part in Path(name).parts)
         and (source.root / name).is_file()
@@ -187,5 +187,5 @@ def _timed(source: FileSource, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _instant(text: str) -> datetime:
     """An ISO 8601 text; without an offset it is UTC."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)

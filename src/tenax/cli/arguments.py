@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def name_values(words: list[str]) -> dict[str, object]:
     """`rows=1000 out=results` as keyword arguments; whole numbers and decimals become numbers."""
-    found: dict[str, object] = {}
+    options: dict[str, object] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name.isidentifier():
             raise InvalidRequest(f"options are written name=value, found {word!r}: correct it")
-        found[name] = _value(value)
-    return found
+        options[name] = _value(value)
+    return options
 
 
 def names(text: str | None) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def check_standby(standby: int, nodes: int) -> None:
 
 def overridden(protection: Protection, given: Mapping[str, str | float | None]) -> Protection:
     """The protection of an application with what was given on the command line in place of its own."""
-    changes: dict[str, object] = {name: one for name, one in given.items() if one is not None}
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     every = changes.get("checkpoint_every")
     if isinstance(every, str) and every.removeprefix("-").isdigit():
         changes["checkpoint_every"] = int(every)

@@ -194,8 +194,8 @@ def summary(name: str, found: Outcome, out: Path) -> None:
     ]
     console.print(render.facts(f"Chaos of {name}", pairs))
     rows = [
-        [strike.fault, duration(strike.detection_s), duration(strike.first_output_s), duration(strike.recovered_s)]
-        for strike in found.strikes
+        [impact.fault, duration(impact.detection_s), duration(impact.first_output_s), duration(impact.recovered_s)]
+        for impact in found.faults
     ]
     if rows:
         console.print(render.table("", ["fault", "noticed after", "next result", "all back"], rows))

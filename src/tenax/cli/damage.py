@@ -56,10 +56,10 @@ def damaged(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
         campaign = Campaign(application, root, settings, session)
         endings: dict[str, int] = {}
         for seed in seeds:
-            found = campaign.trial(seed)
-            endings[found.ending] = endings.get(found.ending, 0) + 1
-            if found.wrong:
-                console.print(Text(f"FAILED: damage {seed}: {found}", style="bold red"), soft_wrap=True)
+            harmed = campaign.trial(seed)
+            endings[harmed.ending] = endings.get(harmed.ending, 0) + 1
+            if harmed.wrong:
+                console.print(Text(f"FAILED: damage {seed}: {harmed}", style="bold red"), soft_wrap=True)
                 only = "--schedules 0 --simulated 0 --random-graphs 0 --damages 1"
                 yield f"python -m tenax.cli.soak {only} --seed {seed}"
         console.print(f"damaged {len(seeds)} files: {', '.join(f'{count} {name}' for name, count in endings.items())}")

@@ -35,7 +35,7 @@ REPLICAS = 4  # none of `incidents`, which all of `jams` depends on: so tentativ
 RACKS = 2
 CHECKPOINT_EVERY = 5
 SPARE_SLOTS = 1  # so that a cluster that lost half of its nodes has no room for everything
-STRIKE_AT = 0.3  # of the run's time, and how much of it until nodes come back
+FAULT_AT = 0.3  # of the run's time, and how much of it until nodes come back
 BACK_AFTER = 0.2
 BETWEEN = 0.12
 ABOUT = (
@@ -107,18 +107,18 @@ def demo_schedule(seconds: int, nodes: int, seed: int) -> Schedule:
 
     dice = random.Random(seed)
     rack = dice.randint(1, RACKS)
-    struck_s = seconds * (STRIKE_AT + 0.1 * dice.random())
+    fault_s = seconds * (FAULT_AT + 0.1 * dice.random())
     count = len([place for place in range(nodes) if place % RACKS + 1 == rack])
-    strike = Fault(Kind.KILL, f"rack{rack}", When(round(struck_s, 1), Unit.SECONDS))
+    kill = Fault(Kind.KILL, f"rack{rack}", When(round(fault_s, 1), Unit.SECONDS))
     back = (
         Fault(
             Kind.RETURN,
             "1",
-            When(round(struck_s + seconds * (BACK_AFTER + BETWEEN * min(number, 2)), 1), Unit.SECONDS),
+            When(round(fault_s + seconds * (BACK_AFTER + BETWEEN * min(number, 2)), 1), Unit.SECONDS),
         )
         for number in range(count)
     )
-    return (strike, *back)
+    return (kill, *back)
 
 
 def _emptied(out: Path) -> None:

@@ -90,7 +90,7 @@ class LiveView(Observer):
                 rows += report.rows_in
             if operator in self._outputs:
                 name = self._outputs[operator]
-                self._written[name] += sum(one.rows for one in report.staged if one.output == name)
+                self._written[name] += sum(result.rows for result in report.staged if result.output == name)
         self._rows += rows
         self._lags.passed(last, reports)
         self._holds.passed(reports)
@@ -100,10 +100,10 @@ class LiveView(Observer):
         if not self._console.is_terminal:
             behind = ", ".join(f"{name} {_lag(lag)}" for name, lag in self._lags.seconds().items())
             sizes = self._meter.sizes()
-            said = [f"late rows {one.short}" for one in self._latecomers.said()] + self._holds.lines()
+            said = [f"late rows {notice.short}" for notice in self._latecomers.said()] + self._holds.lines()
             self._console.print(
                 f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s; lag {behind}; "
-                f"{''.join(f'{one}; ' for one in said)}"
+                f"{''.join(f'{words}; ' for words in said)}"
                 f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}; "
                 f"protection {render.percent(self._costs.share)} of the processor time",
                 soft_wrap=True,
@@ -175,23 +175,23 @@ class LiveView(Observer):
         title = Text.assemble(
             (self._name, "bold"), ("  running for ", "dim"), render.seconds(round(now - self._started))
         )
-        late = [Text(one.text, style="bold red" if one.lost else "") for one in self._latecomers.said()]
+        late = [Text(notice.text, style="bold red" if notice.lost else "") for notice in self._latecomers.said()]
         holds = [Text(line, style="yellow") for line in self._holds.lines()]
         return Group(title, grid, costs, states, *late, *holds)
 
     def _late_facts(self) -> list[tuple[str, str | Text]]:
         """The late rows of each source and operator that has any, loudly where they are in no result."""
         said = self._latecomers.said()
-        found = [("late rows", Text(one.text, style="bold red" if one.lost else "")) for one in said]
-        return [*found] or [("late rows", "0")]
+        rows = [("late rows", Text(notice.text, style="bold red" if notice.lost else "")) for notice in said]
+        return [*rows] or [("late rows", "0")]
 
 
 def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
     """What protection has cost so far."""
-    found = []
+    rows = []
     if costs.checkpoints:
         each_s, each = costs.checkpoint_s / costs.checkpoints, costs.held_bytes // costs.checkpoints
-        found.append(
+        rows.append(
             (
                 "checkpoints",
                 f"{costs.checkpoints:,} of {_size(each)} and {render.seconds(each_s)} on average, "
@@ -199,11 +199,11 @@ def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
             )
         )
     if costs.queue_bytes:
-        found.append(("retained outputs", _size(costs.queue_bytes)))
+        rows.append(("retained outputs", _size(costs.queue_bytes)))
     if costs.messages:
         spare = f", of these {costs.spare_messages:,} and {_size(costs.spare_bytes)} for replicas"
-        found.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
-    return [*found, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
+        rows.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
+    return [*rows, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
 
 
 def _batches(count: int) -> str:

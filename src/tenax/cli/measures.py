@@ -90,7 +90,7 @@ class Holds:
     def lines(self) -> list[str]:
         """Such as "w waits for s[1], 35 s behind s[0]"."""
         reached = dict(self._reached)  # drawn in one thread, told in another
-        found, named = [], set[tuple[Task, frozenset[str]]]()
+        lines, named = [], set[tuple[Task, frozenset[str]]]()
         for name in self._waiting:
             above = self._above[name]
             tasks = [task for task, at in reached.items() if task.operator in above and at != END_WATERMARK_US]
@@ -107,17 +107,17 @@ class Holds:
                 if reached[slowest] == NO_WATERMARK_US
                 else f"{behind_us / MICROSECONDS:,.0f} s behind {first}"
             )
-            found.append(f"{name} waits for {slowest}, {how}")
-        return found
+            lines.append(f"{name} waits for {slowest}, {how}")
+        return lines
 
 
 def sources_above(topology: Topology) -> dict[str, frozenset[str]]:
     """The sources whose rows reach each operator."""
-    found: dict[str, frozenset[str]] = {}
+    sources_of: dict[str, frozenset[str]] = {}
     for operator in TaskGraph(topology).operators:  # producers come before consumers
-        above = (found[stream.operator] for stream in operator.inputs)
-        found[operator.name] = frozenset({operator.name} if operator.is_source else ()).union(*above)
-    return found
+        above = (sources_of[stream.operator] for stream in operator.inputs)
+        sources_of[operator.name] = frozenset({operator.name} if operator.is_source else ()).union(*above)
+    return sources_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,11 +185,11 @@ class Outages:
             if isinstance(instruction, notices.RecoveryBegun):
                 moved = [task for task in instruction.homes if self.graph.operators[self._operator(task)].inputs]
                 on = sorted({self.nodes[name].label for name in instruction.homes.values() if name in self.nodes})
-                told = [f"{_count(len(moved), 'lost task')} restart on {', '.join(on)}"] if moved else []
-                told += (
+                parts = [f"{_count(len(moved), 'lost task')} restart on {', '.join(on)}"] if moved else []
+                parts += (
                     [f"{_count(len(instruction.waiting), 'lost task')} wait for a node"] if instruction.waiting else []
                 )
-                said += ["; ".join(told)] if told else []
+                said += ["; ".join(parts)] if parts else []
             elif isinstance(instruction, notices.RolledBack):
                 said.append(f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}")
             elif isinstance(instruction, notices.TasksMoved):
@@ -213,30 +213,30 @@ class Outages:
         return int(self.graph.operator_of[self.graph.number(task)])
 
     def _publish(self, event: events.Published) -> list[str]:
-        told = self._publishing.pop((str(event.pass_id), event.tentative), None)
-        if told is None:
+        publish = self._publishing.pop((str(event.pass_id), event.tentative), None)
+        if publish is None:
             return []
         touched: dict[tuple[str, int], _Batch] = {}
-        for part in told.parts:
+        for part in publish.parts:
             if part.task.operator not in self.parallelism:
                 continue
             for batch in range(part.first, part.last + 1):
                 key = part.task.operator, batch
                 state = touched[key] = self._open.setdefault(key, _Batch())
                 state.qualities[part.task.index] = part.quality
-                state.was_tentative |= told.tentative
-                if not told.tentative:
+                state.was_tentative |= publish.tentative
+                if not publish.tentative:
                     state.final.add(part.task.index)
         said: list[str] = []
         mended: dict[tuple[int, Kind], str] = {}
-        for (output, batch), state in sorted(touched.items(), key=lambda one: one[0][1]):
+        for (output, batch), state in sorted(touched.items(), key=lambda shown: shown[0][1]):
             mark = self._mark(output, batch, state, str(event.pass_id))
             if mark.kind in {Kind.CORRECTED, Kind.COMPLETED}:
                 mend = batch, mark.kind
                 mended[mend] = f"{mended[mend]} and {output}" if mend in mended else output
             said += self._changed(mark)
         for names, kind in dict.fromkeys((names, kind) for (_, kind), names in mended.items()):
-            batches = [batch for (batch, how), one in mended.items() if (one, how) == (names, kind)]
+            batches = [batch for (batch, how), outputs in mended.items() if (outputs, how) == (names, kind)]
             said.append(f"{_range(batches)} of {names} {kind}: final now")
         return said
 
@@ -282,17 +282,17 @@ def conditions(coordinator: Coordinator) -> list[Condition]:
     if not tasks:
         return []
     standing = coordinator.standing
-    found = []
+    states = []
     for task, behind, degraded in zip(tasks, standing.behind, standing.degraded, strict=False):
         if task.primary is None:
-            found.append(Condition.LOST)
+            states.append(Condition.LOST)
         elif behind and task.primary.fork is None:
-            found.append(Condition.RECOVERING)
+            states.append(Condition.RECOVERING)
         elif degraded:
-            found.append(Condition.TENTATIVE)
+            states.append(Condition.TENTATIVE)
         else:
-            found.append(Condition.REPLICATED if task.in_step is not None else Condition.LIVE)
-    return found
+            states.append(Condition.REPLICATED if task.in_step is not None else Condition.LIVE)
+    return states
 
 
 def output_text(outages: Outages, output: str) -> Text:
@@ -350,11 +350,11 @@ def legend() -> Text:
 
 def _tasks_table(outages: Outages, coordinator: Coordinator) -> Table:
     grid = Table.grid(padding=(0, 2))
-    found = conditions(coordinator)
+    states = conditions(coordinator)
     for number, operator in enumerate(outages.graph.operators):
         signs = Text()
-        for one in found[outages.graph.span(number)][:SHOWN_TASKS]:
-            signs.append(f"{GLYPHS[one][0]} ", style=GLYPHS[one][1])
+        for condition in states[outages.graph.span(number)][:SHOWN_TASKS]:
+            signs.append(f"{GLYPHS[condition][0]} ", style=GLYPHS[condition][1])
         role = "source" if operator.is_source else "output" if operator.name in outages.parallelism else ""
         more = max(0, operator.parallelism - SHOWN_TASKS)
         grid.add_row(Text(operator.name), signs, Text(f"and {more} more" if more else role, style="dim"))

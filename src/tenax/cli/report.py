@@ -43,35 +43,35 @@ def history(outages: Outages, moments: Iterable[Moment], title: str, ended_s: fl
         for mark in outages.marks
     )
     faults = [moment for moment in moments if moment.what is What.FAULT and moment.detail["kind"] != "return"]
-    struck = {name: fault.at_s for fault in faults for name in names(fault.detail.get("nodes"))}
+    hit_s = {name: fault.at_s for fault in faults for name in names(fault.detail.get("nodes"))}
     missing = tuple((begin - begin_s, (end or ended_s) - begin_s) for begin, end in outages.outages)
     return History(
         title,
         max(1.0, ended_s - begin_s),
         results,
-        _node_bars(outages, begin_s, struck),
+        _node_bars(outages, begin_s, hit_s),
         tuple(_landmarks(outages, faults, begin_s)),
         missing,
     )
 
 
 def _landmarks(outages: Outages, faults: Sequence[Moment], begin_s: float) -> list[Landmark]:
-    found = []
+    landmarks = []
     for fault in faults:
         count = len(names(fault.detail.get("nodes")))
-        found.append(Landmark(fault.at_s - begin_s, f"{count} node{'s' * (count != 1)} killed", strike=True))
+        landmarks.append(Landmark(fault.at_s - begin_s, f"{count} node{'s' * (count != 1)} killed", is_fault=True))
     late = (life for life in outages.nodes.values() if life.joined_s > begin_s)
-    found += [Landmark(life.joined_s - begin_s, f"{life.label} joins") for life in late]
-    found += [Landmark(end_s - begin_s, "all tasks back") for _, end_s in outages.outages if end_s is not None]
-    return found
+    landmarks += [Landmark(life.joined_s - begin_s, f"{life.label} joins") for life in late]
+    landmarks += [Landmark(end_s - begin_s, "all tasks back") for _, end_s in outages.outages if end_s is not None]
+    return landmarks
 
 
-def _node_bars(outages: Outages, begin_s: float, struck: Mapping[str, float]) -> tuple[NodeBar, ...]:
+def _node_bars(outages: Outages, begin_s: float, hit_s: Mapping[str, float]) -> tuple[NodeBar, ...]:
     """Nodes in rows, by rack; a node that comes takes the row of one that is gone, of its rack if there is one."""
     rows: list[tuple[str, float | None]] = []  # the rack of each row, and until when it is taken; none: for ever
     placed: list[tuple[int, str, float, float | None]] = []
     for name, life in outages.nodes.items():
-        lost_s = None if life.lost_s is None else struck.get(name, life.lost_s)
+        lost_s = None if life.lost_s is None else hit_s.get(name, life.lost_s)
         rack = life.rack or ""
         free = [at for at, row in enumerate(rows) if row[1] is not None and row[1] <= life.joined_s]
         of_rack = [at for at in free if rows[at][0] == rack]
@@ -88,7 +88,7 @@ def _node_bars(outages: Outages, begin_s: float, struck: Mapping[str, float]) ->
         rack = rows[at][0]
         of_each_rack[rack] = of_each_rack.get(rack, 0) + 1
         named[at] = f"{rack or 'place'} · {of_each_rack[rack]}"
-    bars = sorted(placed, key=lambda one: order.index(one[0]))
+    bars = sorted(placed, key=lambda bar: order.index(bar[0]))
     return tuple(NodeBar(named[row], label, came_s, gone_s) for row, label, came_s, gone_s in bars)
 
 

@@ -102,8 +102,8 @@ def trials(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
         console.print(Text(f"trial {done} of {len(seeds)}, seed {seed}: {again}"), soft_wrap=True)
         emptied(folder)
         try:
-            found = run_in_processes(app_path("traffic"), OPTIONS, folder, trial)
-            said, held = found.findings, found.held
+            trial_outcome = run_in_processes(app_path("traffic"), OPTIONS, folder, trial)
+            said, held = trial_outcome.findings, trial_outcome.held
         except TenaxError as error:
             said, held = str(error), False
         console.print(
@@ -119,7 +119,7 @@ def trials(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
 def arguments(trial: Trial) -> list[str]:
     """The command line of `tenax chaos` that runs a trial again."""
     how = trial.protection
-    told = {
+    options = {
         "--nodes": trial.nodes,
         "--racks": trial.racks,
         "--replicas": how.replicas,
@@ -132,10 +132,10 @@ def arguments(trial: Trial) -> list[str]:
         "--batch": f"{round(1000 * trial.batch_s)}ms",
         "--max-rows": trial.max_rows,
     }
-    given = [str(word) for name, value in told.items() if value is not None for word in (name, value)]
+    given = [str(word) for name, value in options.items() if value is not None for word in (name, value)]
     faults = [word for fault in trial.schedule for word in str(fault).split()]
-    options = [f"{name}={value}" for name, value in OPTIONS.items()]
-    return ["examples/apps/traffic.py", *options, *faults, *given]
+    of_application = [f"{name}={value}" for name, value in OPTIONS.items()]
+    return ["examples/apps/traffic.py", *of_application, *faults, *given]
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ class Stopping:
 @contextlib.contextmanager
 def stopping() -> Iterator[Stopping]:
     """While this lasts, signals ask for an end, and output that cannot be written ends nothing."""
-    found = Stopping()
-    with handled(found.handle), lasting_output():
-        yield found
+    stopping = Stopping()
+    with handled(stopping.handle), lasting_output():
+        yield stopping
 
 
 @contextlib.contextmanager

@@ -53,7 +53,9 @@ def inspect_command(
                     }
                     for checkpoint in checkpoints
                 ],
-                "changes": [{name: one for name, one in change.items() if name != "topology"} for change in changes],
+                "changes": [
+                    {name: value for name, value in change.items() if name != "topology"} for change in changes
+                ],
                 "events": recorded,
             }
         )
@@ -78,12 +80,12 @@ def inspect_command(
     out.print(render.table("Checkpoints", ("after batch", "epoch", "files", "bytes"), rows))
     if changes:
         out.print()
-        told = [
+        changed = [
             (f"{integer(change, 'batch'):,}", f"{integer(change, 'epoch')}", escape(str(words)))
             for change in reversed(changes)
             for words in items(change["words"])
         ]
-        out.print(render.table("Changes of code", ("after batch", "epoch", "what"), told))
+        out.print(render.table("Changes of code", ("after batch", "epoch", "what"), changed))
     for event in recorded:
         out.print(str(event), soft_wrap=True, markup=False)
 
@@ -129,7 +131,7 @@ def verify_command(
         raise InvalidRequest("--look-only moves nothing, found --accept-losses beside it: leave one of the two out")
     out = render.console()
     with out.status("reading") as status:
-        found = verify(
+        findings = verify(
             store.resolve(),
             repair=not look_only,
             accept_losses=accept_losses,
@@ -137,21 +139,21 @@ def verify_command(
             progress=lambda what: status.update(f"reading {what}"),
         )
     if as_json:
-        damaged = [{"what": one.what, "then": one.then} for one in found.found]
-        read = {"checkpoints": found.checkpoints, "batches": found.batches, "results": found.results}
-        render.print_json({"whole": not damaged, "read": read, "not_read": list(found.not_read), "damaged": damaged})
+        damaged = [{"what": problem.what, "then": problem.then} for problem in findings.problems]
+        read = {"checkpoints": findings.checkpoints, "batches": findings.batches, "results": findings.results}
+        render.print_json({"whole": not damaged, "read": read, "not_read": list(findings.not_read), "damaged": damaged})
     else:
         out.print(
-            f"read {found.checkpoints:,} checkpoints, {found.batches:,} logged batches, {found.results:,} results "
-            f"({found.bytes:,} bytes)"
+            f"read {findings.checkpoints:,} checkpoints, {findings.batches:,} logged batches, "
+            f"{findings.results:,} results ({findings.bytes:,} bytes)"
         )
-        for place in found.not_read:
+        for place in findings.not_read:
             out.print(f"{place}: not read, only the application's own sink can", markup=False, soft_wrap=True)
-        for one in found.found:
-            out.print(f"[bold red]{'lost' if one.is_lost else 'damaged'}[/bold red] ", end="")
-            out.print(f"{one.what}\n        {one.then}", markup=False, soft_wrap=True)
-        out.print("all as it was written" if not found.found else f"{len(found.found):,} damaged")
-    if found.found:
+        for problem in findings.problems:
+            out.print(f"[bold red]{'lost' if problem.is_lost else 'damaged'}[/bold red] ", end="")
+            out.print(f"{problem.what}\n        {problem.then}", markup=False, soft_wrap=True)
+        out.print("all as it was written" if not findings.problems else f"{len(findings.problems):,} damaged")
+    if findings.problems:
         raise typer.Exit(1)
 
 

@@ -63,6 +63,7 @@ import numpy as np
 
 from tenax.control import invariants
 from tenax.control.checkpoints import strategies as checkpoints
+from tenax.control.contradictions import ImpossibleTransition, InvariantBroken, concerned, stories_of
 from tenax.control.decisions import decide
 from tenax.control.events import Event
 from tenax.control.instructions import Decided
@@ -85,6 +86,7 @@ class Coordinator:
     - It reads no clock, draws nothing at random and does no I/O; deadlines are the driver's to keep.
     - At most one live pass, one round, one publication, one checkpoint and one logging request are under way at a time,
       each until its answer comes; what fails for a passing cause is asked again a bounded number of times.
+    - Should it contradict itself, the error carries the story of the tasks concerned (contradictions.py).
     - `state` is a frozen value; `log` holds the last events with what followed; `story` tells them for one task.
     """
 
@@ -118,13 +120,17 @@ class Coordinator:
 
     def handle(self, event: Event) -> list[Decided]:
         """Learn from an event, and say what is to be done now (instructions) and what that means (notices)."""
-        learned = learn(self._run, self._state, event)
         decided: list[Decided] = []
         ignored = ""
-        if isinstance(learned, Ignored):
-            ignored = learned.reason
-        else:
-            self._state, decided = decide(self._run, learned)
+        try:
+            learned = learn(self._run, self._state, event)
+            if isinstance(learned, Ignored):
+                ignored = learned.reason
+            else:
+                self._state, decided = decide(self._run, learned)
+        except Exception as error:
+            tasks = concerned(self._state, event)
+            raise ImpossibleTransition(event, error, stories_of(self._log, tasks)) from error
         self._handled += 1
         self._log.append(Entry(self._handled, event, tuple(decided), ignored))
         return decided
@@ -156,4 +162,7 @@ class Coordinator:
 
     def check_invariants(self) -> None:
         """Raise if the coordinator contradicts itself; for tests and simulations, after every event."""
-        invariants.check(self._run, self._state)
+        broken = invariants.broken(self._run, self._state)
+        if broken:
+            tasks = [task for claim in broken for task in claim.tasks] or self._run.tasks
+            raise InvariantBroken("; ".join(claim.text for claim in broken), stories_of(self._log, tasks))

@@ -180,7 +180,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Let go of what nothing needs any more; each number is the first that is kept.
+    """Let go of exactly this, which nothing needs any more; each number is the first that is kept.
 
     - `retained_before`: retained outputs of earlier batches; `retained_before_of` has the batch of single tasks.
     - `checkpoints_before`: checkpoints with lower numbers, and state segments that only they use.

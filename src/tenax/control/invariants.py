@@ -2,124 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tenax.control.checkpoints.strategies import acknowledged
-from tenax.control.copies import Role
+from tenax.control.copies import Role, TaskState
+from tenax.control.instructions import Trim
 from tenax.control.recovery.outages import partial
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, RunState, Strategy
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, Running, RunState, Strategy
 from tenax.control.transitions import through
 from tenax.control.versions import Cut, PassId, Version
+from tenax.model.tasks import Task
 
 
-class InvariantBroken(AssertionError):
-    """The coordinator contradicts itself: a bug, never a user's mistake."""
+class Claim(NamedTuple):
+    """Something that is true of every run, whether it is of this one, and of which tasks it speaks; none is of all."""
+
+    text: str
+    holds: bool
+    tasks: tuple[Task, ...] = ()
 
 
-def check(run: Run, state: RunState) -> None:
-    """Raise if an invariant does not hold. O(tasks)."""
+def broken(run: Run, state: RunState) -> list[Claim]:
+    """The claims that do not hold. O(tasks)."""
     if state.phase is Phase.WAITING or not state.tasks:
-        return
-    broken = [name for name, holds in (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state)) if not holds]
-    if broken:
-        raise InvariantBroken("; ".join(broken))
+        return []
+    claims = (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state))
+    return [claim for claim in claims if not claim.holds]
 
 
-def _of_tasks(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
+def _of_tasks(run: Run, state: RunState) -> Iterator[Claim]:
     now = standing(run, state)
+    for number, task in enumerate(state.tasks):
+        degraded = bool(now.degraded[number])
+        for text, holds in (*_of_copies(state, task, degraded), *_of_task(run, state, number)):
+            yield Claim(f"{run.tasks[number]}: {text}", holds, (run.tasks[number],))
+    yield Claim(
+        "an outage is known if and only if tasks are degraded, or will be by a partial pass",
+        (now.healthy and not partial(run, state.passes.live)) is (state.outage is None),
+        tuple(run.tasks[number] for number in np.flatnonzero(now.degraded)),
+    )
+
+
+def _of_copies(state: RunState, task: TaskState, degraded: bool) -> Iterator[tuple[str, bool]]:
     alive = {node.name for node in state.nodes}
     newest = PassId(state.epoch, state.passes.begun)
     under_way = {running.pass_id for running in state.passes.running}
-    for number, task in enumerate(state.tasks):
-        name = str(run.tasks[number])
-        copies = [copy for copy in (task.primary, task.replica, task.replay) if copy is not None]
-        yield f"{name}: copies are on live nodes", all(copy.node in alive for copy in copies)
-        yield f"{name}: its head is at or before what is finished", task.head.batch <= state.finished
-        yield f"{name}: sources are never behind", not run.is_source[number] or task.head.batch == state.finished
-        cited = [version for copy in copies for version in (copy.head, copy.fork) if isinstance(version, Version)]
-        yield (
-            f"{name}: only versions of finished passes are cited",
-            all(version.pass_id <= newest and version.pass_id not in under_way for version in cited),
-        )
-        yield (
-            f"{name}: only what is never stored is rebuilt",
-            run.strategy_of[number] is Strategy.NONE or not task.rebuild_points,
-        )
-        forks = [copy.fork for copy in copies if copy.fork is not None]
-        yield f"{name}: only degraded tasks have forks", bool(now.degraded[number]) or not forks
-        if task.replica is not None and task.primary is not None:
-            yield f"{name}: its replica is on another node", task.replica.node != task.primary.node
-            yield f"{name}: its replica is not ahead", task.replica.batch <= task.batch
-        yield f"{name}: outputs are retained on live nodes", all(set(span.nodes) <= alive for span in task.retained)
+    copies = [copy for copy in (task.primary, task.replica, task.replay) if copy is not None]
+    forks = [copy.fork for copy in copies if copy.fork is not None]
+    made = {version.pass_id for copy in copies for version in (copy.head, copy.fork) if isinstance(version, Version)}
+    yield "copies are on live nodes", all(copy.node in alive for copy in copies)
     yield (
-        "an outage is known if and only if tasks are degraded, or will be by a partial pass",
-        (now.healthy and not partial(run, state.passes.live)) is (state.outage is None),
+        "only versions of finished passes are cited",
+        not made & under_way and all(number <= newest for number in made),
     )
-    for task_name, batch in state.logs.published.items():
-        head = state.tasks[run.number[task_name]].head.batch
-        most = through(state, task_name)
-        yield f"{task_name}: published ≤ head, but for what is replayed", batch <= most
-        yield (
-            f"{task_name}: results wait for every batch after the published ones up to its head",
-            most >= head or state.finished < most,
-        )
+    yield "only degraded tasks have forks", degraded or not forks
+    if task.replica is not None and task.primary is not None:
+        yield "its replica is on another node", task.replica.node != task.primary.node
+        yield "its replica is not ahead", task.replica.batch <= task.batch
+    yield "outputs are retained on live nodes", all(set(span.nodes) <= alive for span in task.retained)
 
 
-def _of_passes(state: RunState) -> Iterator[tuple[str, bool]]:
-    yield "finished ≤ logged", state.finished <= state.logs.logged
-    alive = {node.name for node in state.nodes}
-    for running in (state.passes.live, state.passes.round):
-        if running is None:
-            continue
-        steps = running.steps
-        yield "passes read logged batches", running.first <= running.last <= state.logs.logged
-        yield "passes run on live nodes", all(step.node in alive for step in steps)
-        yield "steps start before the first batch", all(step.start.batch == running.first - 1 for step in steps)
-        sending = [step.task for step in steps if step.role is not Role.REPLICA and step.rebuilding is None]
-        silent = {step.task for step in steps if step.rebuilding is not None}
-        yield "a task that is rebuilt does not send", not silent & set(sending)
-        yield "a task sends once in a pass", len(sending) == len(set(sending))
+def _of_task(run: Run, state: RunState, number: int) -> Iterator[tuple[str, bool]]:
+    name, task = run.tasks[number], state.tasks[number]
+    never_stored = run.strategy_of[number] is Strategy.NONE
+    yield "its head is at or before what is finished", task.head.batch <= state.finished
+    yield "sources are never behind", not run.is_source[number] or task.head.batch == state.finished
+    yield "only what is never stored is rebuilt", never_stored or not task.rebuild_points
+    if name in state.logs.published:
+        most, head = through(state, name), task.head.batch
+        yield "published ≤ head, but for what is replayed", state.logs.published[name] <= most
+        waits = most >= head or state.finished < most
+        yield "results wait for every batch after the published ones up to its head", waits
+
+
+def _of_passes(state: RunState) -> Iterator[Claim]:
+    yield Claim("finished ≤ logged", state.finished <= state.logs.logged)
+    for running in state.passes.running:
+        tasks = tuple(step.task for step in running.steps)
+        for text, holds in _of_pass(state, running):
+            yield Claim(text, holds, tasks)
     if state.passes.live is not None:
-        yield "the live pass starts behind what is finished", state.passes.live.first == state.finished + 1
+        yield Claim("the live pass starts behind what is finished", state.passes.live.first == state.finished + 1)
     if state.passes.round is not None:
-        yield "rounds are about finished batches", state.passes.round.last <= state.finished
-        yield "rounds are accurate", not any(step.tentative for step in state.passes.round.steps)
+        tentative = tuple(step.task for step in state.passes.round.steps if step.tentative)
+        yield Claim("rounds are about finished batches", state.passes.round.last <= state.finished)
+        yield Claim("rounds are accurate", not tentative, tentative)
     if state.phase is Phase.STOPPED:
-        yield (
-            "nothing runs after the stop",
-            state.passes.live is None and state.passes.round is None and state.stop is not None,
-        )
+        yield Claim("nothing runs after the stop", not state.passes.running and state.stop is not None)
 
 
-def _of_store(run: Run, state: RunState) -> Iterator[tuple[str, bool]]:
-    by_number = np.flatnonzero(~run.is_source).tolist()
-    for upload in (state.checkpoints.due, state.checkpoints.storing):
-        if upload is not None:
-            yield "checkpoints are of finished batches", upload.newest_batch <= state.finished
-            yield "checkpoints are new", state.newest.number < upload.cut.number
-    if state.checkpoints.storing is not None:
-        yield "checkpoints are of published batches", state.checkpoints.storing.newest_batch <= state.final
-    numbers, batches = (
-        [cut.number for cut in state.checkpoints.kept],
-        [cut.oldest_batch for cut in state.checkpoints.kept],
-    )
-    yield "kept checkpoints are few and in order", len(numbers) <= KEPT_CHECKPOINTS and numbers == sorted(set(numbers))
-    yield "kept checkpoints are of published batches", state.checkpoints.kept[-1].newest_batch <= state.final
-    for cut in state.checkpoints.kept[-1:] if not run.all_aligned else ():
-        covered = all(_covered(run, cut, number) for number in by_number)
-        yield "what a restored consumer asks for is retained beside the cut", covered
+def _of_pass(state: RunState, running: Running) -> Iterator[tuple[str, bool]]:
+    alive, steps = {node.name for node in state.nodes}, running.steps
+    sending = [step.task for step in steps if step.role is not Role.REPLICA and step.rebuilding is None]
+    silent = {step.task for step in steps if step.rebuilding is not None}
+    yield "passes read logged batches", running.first <= running.last <= state.logs.logged
+    yield "passes run on live nodes", all(step.node in alive for step in steps)
+    yield "steps start before the first batch", all(step.start.batch == running.first - 1 for step in steps)
+    yield "a task that is rebuilt does not send", not silent & set(sending)
+    yield "a task sends once in a pass", len(sending) == len(set(sending))
+
+
+def _of_store(run: Run, state: RunState) -> Iterator[Claim]:
+    kept, storing, logging = state.checkpoints.kept, state.checkpoints.storing, state.logs.logging
+    for upload in state.checkpoints.uploads:
+        tasks = tuple(version.task for version in upload.versions)
+        yield Claim("checkpoints are of finished batches", upload.newest_batch <= state.finished, tasks)
+        yield Claim("checkpoints are new", state.newest.number < upload.cut.number, tasks)
+    if storing is not None:
+        yield Claim("checkpoints are of published batches", storing.newest_batch <= state.final)
+    numbers, batches = [cut.number for cut in kept], [cut.oldest_batch for cut in kept]
+    in_order = len(numbers) <= KEPT_CHECKPOINTS and numbers == sorted(set(numbers))
+    yield Claim("kept checkpoints are few and in order", in_order)
+    yield Claim("kept checkpoints are of published batches", kept[-1].newest_batch <= state.final)
+    if not run.all_aligned:
+        stored = np.flatnonzero(~run.is_source).tolist()
+        lacking = tuple(run.tasks[number] for number in stored if not _covered(run, kept[-1], number))
+        yield Claim("what a restored consumer asks for is retained beside the cut", not lacking, lacking)
     if state.checkpoints.trimmed is not None:
-        trim = state.checkpoints.trimmed
-        yield "kept checkpoints are not trimmed", trim.checkpoints_before <= numbers[0]
-        yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
-        yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
-        yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
-    if state.logs.logging is not None:
-        yield "batches are logged in order", state.logs.logging.first == state.logs.logged + 1 and not state.logs.ended
+        for text, holds in _of_trim(state, state.checkpoints.trimmed, numbers[0], batches):
+            yield Claim(text, holds)
+    if logging is not None:
+        in_order = logging.first == state.logs.logged + 1 and not state.logs.ended
+        yield Claim("batches are logged in order", in_order)
+
+
+def _of_trim(state: RunState, trim: Trim, oldest: int, batches: Sequence[int]) -> Iterator[tuple[str, bool]]:
+    yield "kept checkpoints are not trimmed", trim.checkpoints_before <= oldest
+    yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
+    yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
+    yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
 
 
 def _covered(run: Run, cut: Cut, number: int) -> bool:

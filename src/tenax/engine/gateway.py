@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from tenax.application.traces import MAX_CAUSE, cause_of, place_of
 from tenax.engine.scratch import MARK, Scratch
 from tenax.errors import StartStopped
 
@@ -116,3 +118,13 @@ def _environment(scratch: Path) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, without the trace; of an error in the JVM its own message, of one in Python there its end."""
+    if isinstance(error, Py4JJavaError):
+        said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
+        said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
+        return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
+    place = place_of(error)
+    return f"{cause_of(error)} ({place})" if place else cause_of(error)

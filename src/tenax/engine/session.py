@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkConf, SparkContext
 
-from tenax.engine.gateway import Gateway
+from tenax.engine.gateway import Gateway, one_line
 from tenax.engine.scratch import Scratch
 from tenax.errors import ClusterFailed, InvalidRequest, StartStopped
 
@@ -178,8 +178,6 @@ class Session:
         except StartStopped:
             raise
         except Exception as error:
-            from tenax.engine.driver.answers import one_line  # that room imports sessions
-
             raise ClusterFailed(f"Spark cannot be started, found {one_line(error)}: see {folder / LOG}") from error
 
     def _wait_for(self, count: int, stop_asked: Callable[[], bool]) -> tuple[NodeInfo, ...]:

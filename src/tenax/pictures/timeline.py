@@ -64,11 +64,11 @@ class NodeBar:
 
 @dataclass(frozen=True, slots=True)
 class Landmark:
-    """A moment that explains the rest; a strike is drawn in red."""
+    """A moment that explains the rest; a fault is drawn in red."""
 
     at_s: float
     label: str
-    strike: bool = False
+    is_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ def _draw_nodes(axes: Axes, history: History, rows: Sequence[str]) -> None:
 def _landmark_lines(axes: Axes, history: History) -> None:
     """What explains the marks, behind them."""
     for landmark in history.landmarks:
-        dash = "-" if landmark.strike else (0, (4, 2))
-        axes.axvline(landmark.at_s, color=KILLED if landmark.strike else RETURNED, lw=1.3, linestyle=dash, zorder=2)
+        dash = "-" if landmark.is_fault else (0, (4, 2))
+        axes.axvline(landmark.at_s, color=KILLED if landmark.is_fault else RETURNED, lw=1.3, linestyle=dash, zorder=2)
     for begin_s, end_s in history.outages:
         axes.axvspan(begin_s, end_s, color=OUTAGE, lw=0, zorder=0)
 
@@ -210,11 +210,11 @@ def _landmark_labels(axes: Axes, history: History) -> None:
             textcoords="offset points",
             fontsize=8.5,
             fontweight="bold",
-            color=KILLED if landmark.strike else RETURNED,
+            color=KILLED if landmark.is_fault else RETURNED,
             ha="left",
             arrowprops={
                 "arrowstyle": "-",
-                "color": KILLED if landmark.strike else RETURNED,
+                "color": KILLED if landmark.is_fault else RETURNED,
                 "lw": 1.3,
                 "shrinkA": 0,
                 "shrinkB": 0,

@@ -185,7 +185,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     for _ in range(random.choice([0, 0, 1, 2])):
         kernel.start(outside, later(ask_newest_to_stop), random.random() * 3.0 * batches)
 
-    def strike() -> None:
+    def fault() -> None:
         driver = tally.drivers[-1]
         count = random.choice([1, 1, 2, nodes])
         lost = driver.lose(count) if driver.group.alive and driver.epoch else 0
@@ -201,9 +201,9 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
             kernel.start(outside, later(back), random.choice([0.0, random.random() * 10.0, random.random() * 40.0]))
 
     for _ in range(random.choice([0, 1, 2, 3, 5])):
-        kernel.start(outside, later(strike), random.random() * 2.0 * batches)
+        kernel.start(outside, later(fault), random.random() * 2.0 * batches)
     for _ in range(draws.memories.choice([0, 2, 6]) if memories else 0):  # while states are rebuilt, more are lost
-        kernel.start(outside, later(strike), draws.memories.random() * 2.0 * batches)
+        kernel.start(outside, later(fault), draws.memories.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
     judge_end(toy, store, tally.drivers, batches)

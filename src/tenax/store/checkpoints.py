@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -182,15 +182,16 @@ class Manifests:
                 break
         return whole
 
-    def drop_all_but(self, kept: Iterable[Checkpoint]) -> tuple[int, int]:
-        """Delete the other manifests, then the segment files that only they list; how many of each.
+    def drop_before(self, number: int) -> tuple[int, int]:
+        """Delete manifests with lower numbers, then the segment files that only they list; how many of each.
 
         Files that no manifest lists are left alone: they may belong to a checkpoint that is being uploaded.
         """
-        kept = list(kept)
-        stays = {(checkpoint.number, checkpoint.epoch) for checkpoint in kept}
-        needed = frozenset().union(*(checkpoint.files for checkpoint in kept))
-        dropped = [key for key in self.known() if key not in stays]
+        dropped = [key for key in self.known() if key[0] < number]
+        needed: set[str] = set()
+        for key in self.known() if dropped else ():
+            with contextlib.suppress(DamagedStore, StoreFailed):  # one that cannot be read cannot be restored either
+                needed |= self._known(key).files if key[0] >= number else set()
         free: set[str] = set()
         for key in dropped:
             with contextlib.suppress(DamagedStore):  # what a damaged one listed is found by the sweep of the next start

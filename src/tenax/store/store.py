@@ -151,23 +151,27 @@ class Store:
         self.check_epoch()  # what a newer driver goes on from is not ours to judge
         self.checkpoints.set_aside(number, self.epoch)
 
-    def trim(self, keep: int = KEPT_CHECKPOINTS, *, batches: bool = True) -> Trimmed:
-        """Delete what only checkpoints before the newest `keep` need: manifests, segment files, logged batches.
+    def trim(self, checkpoints_before: int, batches_before: int) -> Trimmed:
+        """Delete checkpoints with lower numbers, the segment files that only they list, and earlier batches.
 
-        While there are fewer than `keep`, the way back may lead to the beginning, so nothing is deleted. The batches
-        may stay, for whoever wants to run all of them again.
+        Nothing is deleted unless two of the checkpoints that stay are there with all their files: what was to be
+        deleted may be the way back. A later trim will do it.
         """
         self.check_epoch()
-        kept = self.checkpoints.newest_whole(keep)
-        if len(kept) < keep:
+        stay = [one for one in self.checkpoints.newest_whole(KEPT_CHECKPOINTS) if one.number >= checkpoints_before]
+        if len(stay) < KEPT_CHECKPOINTS:
             return Trimmed(0, 0, 0)
-        oldest = kept[-1].batch
+        if batches_before > stay[-1].batch + 1:
+            raise StoreFailed(
+                f"{self.folder}: batches after {stay[-1].batch}, the oldest of checkpoint {stay[-1].number}, stay, "
+                f"found a trim before {batches_before}: trim less"
+            )
         with self._batch_lock:
-            rest = [batch for batch in self._batches if batch.number > oldest or not batches]
+            rest = [batch for batch in self._batches if batch.number >= batches_before]
             trimmed = len(self._batches) - len(rest)
             if trimmed:
                 self._rewrite(self._batches[trimmed - 1].number, rest)
-        return Trimmed(*self.checkpoints.drop_all_but(kept), trimmed)
+        return Trimmed(*self.checkpoints.drop_before(checkpoints_before), trimmed)
 
     def _rewrite(self, dropped: int, batches: Sequence[LoggedBatch]) -> None:
         self._journal.rewrite(dropped, [{"batch": batch.number, "data": batch.data} for batch in batches])

@@ -40,12 +40,12 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
     """
     given = placed(fingerprint, application.sinks, folder)
     accepted = _accepted(application, accept)
-    found = about(folder)
-    if found is None:
+    known_store = about(folder)
+    if known_store is None:
         _refuse_unchanged(accepted, (), ())
         return Changes(application, given)
     known = journal.read(folder / CHANGES)
-    stored = records.mapping(known[-1]["topology"] if known else found["topology"])
+    stored = records.mapping(known[-1]["topology"] if known else known_store["topology"])
     comparison = compared(application, stored, given)
     if comparison.reshaped:
         raise UnsuitableStore(
@@ -56,7 +56,7 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
     if comparison.is_empty and all(word in repeated for word in accept):
         return Changes(application, given, known)
     accepted = _newly_accepted(application, comparison, accepted, repeated)
-    judge = _Judge(application, folder, records.text(found, "identity"), comparison, accepted, stored, given)
+    judge = _Judge(application, folder, records.text(known_store, "identity"), comparison, accepted, stored, given)
     return judge.changes(known, tuple(accept))
 
 
@@ -95,7 +95,7 @@ class _Judge:
         ]
         if position.is_beginning:
             emptied = []
-        changing = [name for name, one in comparison.changed.items() if one.touches is not Touches.PLANNING]
+        changing = [name for name, change in comparison.changed.items() if change.touches is not Touches.PLANNING]
         moved, refused, remedies = self._moved(position)
         for part in (
             self._unaccepted(position),
@@ -107,7 +107,11 @@ class _Judge:
         if not refused:
             refused, remedies = self._other_columns(position, changing, emptied)
         if refused:
-            others = [str(one) for one in comparison.changed.values() if not any(str(one) in word for word in refused)]
+            others = [
+                str(change)
+                for change in comparison.changed.values()
+                if not any(str(change) in word for word in refused)
+            ]
             raise UnsuitableStore(
                 f"{self.folder}: the code is not that of the store: {'; '.join([*refused, *others])}: "
                 f"{', or '.join(dict.fromkeys([*remedies, 'run the code that the store is of']))}"
@@ -128,12 +132,12 @@ class _Judge:
         )
 
     def _position(self) -> Position:
-        found = Manifests(self.folder).newest_valid()
-        checkpoint = found.checkpoint if isinstance(found, ValidCheckpoint) else None
+        newest = Manifests(self.folder).newest_valid()
+        checkpoint = newest.checkpoint if isinstance(newest, ValidCheckpoint) else None
         cut = None
         if checkpoint is not None:
             cut = cuts.from_record(checkpoint.number, records.mapping(checkpoint.notes))
-        logs = {name: str(records.mapping(one)["log"]) for name, one in records.mapping(self.stored["sinks"]).items()}
+        logs = {name: str(records.mapping(sink)["log"]) for name, sink in records.mapping(self.stored["sinks"]).items()}
         published = [max(self._last(name, log).values(), default=0) for name, log in logs.items()]
         batches = self._batches()
         data = batches[-1]["data"] if batches else None
@@ -149,11 +153,13 @@ class _Judge:
         """The newest final batch of every partition of an output, in a commit log, or as its sink can tell."""
         if log.startswith(PLACE):
             return self._surveyed(output) if output in self.application.sinks and log == self._log(output) else {}
-        found: dict[int, int] = {}
+        highest: dict[int, int] = {}
         for record in journal.read(self.folder / log) if (self.folder / log).exists() else ():
             if record["run"] == self.identity and record["output"] == output and record["kind"] == FINAL:
-                found |= {one.partition: max(one.batch, found.get(one.partition, 0)) for one in parts_of(record)}
-        return found
+                highest |= {
+                    part.partition: max(part.batch, highest.get(part.partition, 0)) for part in parts_of(record)
+                }
+        return highest
 
     def _surveyed(self, output: str) -> dict[int, int]:
         survey = self.application.sinks[output].survey(output, self.folder)
@@ -171,7 +177,7 @@ class _Judge:
             if self._reaches(name, here, position.batch) and here:
                 continue  # the folder was moved, with its log
             before = self._last(name, log)
-            moved[name] = [max(before.get(one, 0), position.batch) for one in range(self._partitions(name))]
+            moved[name] = [max(before.get(partition, 0), position.batch) for partition in range(self._partitions(name))]
             if name not in self.accepted and not position.is_beginning:
                 refused.append(f"output {name!r} went to {log}, goes to {self._log(name)}")
         for name in self.comparison.added:
@@ -180,7 +186,7 @@ class _Judge:
         return moved, refused, [f"leave earlier results where they are with {OPTION} {names}"] if refused else []
 
     def _reaches(self, output: str, last: Mapping[int, int], batch: int) -> bool:
-        return all(last.get(one, 0) >= batch for one in range(self._partitions(output)))
+        return all(last.get(partition, 0) >= batch for partition in range(self._partitions(output)))
 
     def _partitions(self, output: str) -> int:
         """How many partitions an output has; that of late rows as many as its source."""
@@ -196,18 +202,18 @@ class _Judge:
         if position.is_beginning:
             states = []
         else:
-            states = [one for one in self.comparison.changed.values() if one.touches is Touches.STATE]
-        sources = [one for one in self.comparison.changed.values() if one.touches is Touches.RANGES]
+            states = [change for change in self.comparison.changed.values() if change.touches is Touches.STATE]
+        sources = [change for change in self.comparison.changed.values() if change.touches is Touches.RANGES]
         if not self._batches():
             sources = []
-        left = [one for one in (*states, *sources) if one.operator not in self.accepted]
-        names = ",".join(one.operator for one in left)
+        left = [change for change in (*states, *sources) if change.operator not in self.accepted]
+        names = ",".join(change.operator for change in left)
         remedies = []
         if any(state in left for state in states):
             remedies.append(f"start with empty states by {OPTION} {names}")
         elif left:
             remedies.append(f"let them go on from where they are by {OPTION} {names}")
-        return [str(one) for one in left], remedies
+        return [str(change) for change in left], remedies
 
     def _rebuilt(
         self, position: Position, changing: Sequence[str], emptied: Sequence[str]
@@ -239,7 +245,7 @@ class _Judge:
             return [], []
         batches = [] if position.cut is None else [point.inputs_after for point in position.cut.points]
         first, last = min(batches, default=0) + 1, max(position.published, position.batch)
-        named = "; ".join(str(one) for name, one in self.comparison.changed.items() if name in changing)
+        named = "; ".join(str(change) for name, change in self.comparison.changed.items() if name in changing)
         return (
             [
                 f"{named}, and batches {first} to {last}, whose results the old code has published, would be "
@@ -291,7 +297,7 @@ class _Judge:
                 f"{OPTION} {name}={KEEP}: only the state of a computation of your own can be good for other code, "
                 f"found {name!r}, which is none: write {name} to start it empty"
             )
-        before, now = (operator_of(one, name) for one in (self.stored, self.given))
+        before, now = (operator_of(description, name) for description in (self.stored, self.given))
         if OWN not in before or before["stateless"] or before["keys"] != now["keys"] or self._state_differs(name):
             raise InvalidRequest(
                 f"{OPTION} {name}={KEEP}: the new code reads the state that the old one left, found other keys or "
@@ -301,46 +307,46 @@ class _Judge:
     def _state_differs(self, name: str) -> bool:
         if not isinstance(self.application.computations[name], KeyedComputation):
             return False
-        told = [
-            records.mapping(records.mapping(operator_of(one, name)[OWN])["(members)"])
-            for one in (self.stored, self.given)
+        members = [
+            records.mapping(records.mapping(operator_of(description, name)[OWN])["(members)"])
+            for description in (self.stored, self.given)
         ]
-        return any(told[0].get(part) != told[1].get(part) for part in ("keys", "state_schema"))
+        return any(members[0].get(part) != members[1].get(part) for part in ("keys", "state_schema"))
 
     def _words(self, position: Position, emptied: Sequence[str], moved: Mapping[str, Sequence[int]]) -> list[str]:
         """What the user should know of what was admitted."""
         first = position.batch + 1
-        found = list(self.comparison.notes)
-        for name, one in self.comparison.changed.items():
+        notes = list(self.comparison.notes)
+        for name, change in self.comparison.changed.items():
             if name in emptied:
                 continue
             if self.accepted.get(name) == KEEP:
-                found.append(f"{one}: from batch {first} on, with the state that the old code left")
-            elif one.touches is Touches.RANGES:
-                found.append(f"{one}: goes on from its position after batch {first - 1}")
+                notes.append(f"{change}: from batch {first} on, with the state that the old code left")
+            elif change.touches is Touches.RANGES:
+                notes.append(f"{change}: goes on from its position after batch {first - 1}")
             else:
-                found.append(f"{one}: from batch {max(first, position.published + 1)} on")
+                notes.append(f"{change}: from batch {max(first, position.published + 1)} on")
         for name in emptied:
             why = "" if name not in self.comparison.changed else f" ({', '.join(self.comparison.changed[name].words)})"
             less = sorted(behind(self.application.topology, [name]) & set(self.application.sinks))
-            found.append(
+            notes.append(
                 f"operator {name!r}{why} starts empty with batch {first}: {self._lost(name)}"
                 + (f"; fewer or partial results reach {', '.join(map(repr, less))}" if less else "")
             )
         for name, log in self.comparison.sinks.items():
             if name in moved:
-                found.append(
+                notes.append(
                     f"output {name!r}: results after batch {min(moved[name])} go to {self._log(name)}, earlier ones "
                     f"stay in {log}"
                 )
             else:
-                found.append(f"output {name!r} has moved with all its results, from {log} to {self._log(name)}")
-        found += self._new_columns(position)
-        found += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
-        found += [f"output {name!r} is written no more" for name in self.comparison.dropped]
+                notes.append(f"output {name!r} has moved with all its results, from {log} to {self._log(name)}")
+        notes += self._new_columns(position)
+        notes += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
+        notes += [f"output {name!r} is written no more" for name in self.comparison.dropped]
         if position.last is not None:
-            found.append(f"the sources had ended: no batch follows batch {position.last}")
-        return found
+            notes.append(f"the sources had ended: no batch follows batch {position.last}")
+        return notes
 
     def _new_columns(self, position: Position) -> list[str]:
         """Outputs whose results will have other columns than before."""
@@ -368,15 +374,15 @@ def _listed(schema: pl.Schema) -> str:
 def _accepted(application: Application, accept: Sequence[str]) -> dict[str, str]:
     """Names and what was said of each, if there are such operators or outputs."""
     known = list(dict.fromkeys([*(operator.name for operator in application.topology.operators), *application.sinks]))
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for word in accept:
         name, sign, how = (part.strip() for part in word.partition("="))
         if name not in known:
             raise InvalidRequest(f"{OPTION} names operators and outputs, found {name!r}{suggestion(name, known)}")
         if sign and how != KEEP:
             raise InvalidRequest(f"{OPTION} is NAME or NAME={KEEP}, found {word!r}: write {name} to start it empty")
-        found[name] = how
-    return found
+        answers[name] = how
+    return answers
 
 
 def _newly_accepted(
@@ -386,7 +392,9 @@ def _newly_accepted(
     changed = [*comparison.changed, *comparison.sinks]
     touched = [name for name in behind(application.topology, comparison.changed) if application.has_state(name)]
     before = {word.partition("=")[0] for word in repeated}
-    _refuse_unchanged({one: how for one, how in accepted.items() if one not in before}, [*changed, *touched], changed)
+    _refuse_unchanged(
+        {name: how for name, how in accepted.items() if name not in before}, [*changed, *touched], changed
+    )
     return {name: how for name, how in accepted.items() if name in changed or name in touched}
 
 

@@ -137,7 +137,7 @@ class Changes:
                 "states": self.concerns_states,
             }
             store.record_change(change)
-            store.record_event({"changes": {name: one for name, one in change.items() if name != "topology"}})
+            store.record_event({"changes": {name: value for name, value in change.items() if name != "topology"}})
 
     def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
         """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
@@ -185,8 +185,8 @@ class Changes:
 
     def _begun(self, cut: Cut, what: str, now: Sequence[str]) -> set[str]:
         """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
-        found = (one for one in self.known if one["checkpoint"] == cut.number)
-        before = {str(name) for record in found for name in records.items(record[what])}
+        of_cut = (change for change in self.known if change["checkpoint"] == cut.number)
+        before = {str(name) for record in of_cut for name in records.items(record[what])}
         return before | set(now if cut.number == self.checkpoint else ())
 
     def _keeping(self, names: Collection[str]) -> set[str]:
@@ -195,8 +195,8 @@ class Changes:
 
 def moved_results(known: Iterable[JsonObject]) -> dict[str, Sequence[int]]:
     """Up to which batches the results of outputs lie elsewhere, by partition, as recorded changes have it."""
-    found: dict[str, Sequence[int]] = {}
+    moved: dict[str, Sequence[int]] = {}
     for record in known:
         for name, batches in records.mapping(record["moved"]).items():
-            found[name] = [int(str(record)) for record in records.items(batches)]
-    return found
+            moved[name] = [int(str(record)) for record in records.items(batches)]
+    return moved

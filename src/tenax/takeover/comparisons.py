@@ -88,24 +88,29 @@ def compared(application: Application, stored: JsonObject, given: JsonObject) ->
     if reshaped:
         return Comparison(tuple(reshaped), {}, {}, (), (), ())
     lenient = not same_versions(stored, given)
-    found: dict[str, Changed] = {}
+    changed: dict[str, Changed] = {}
     for operator in application.topology.operators:
         name = operator.name
         before, now = operator_of(stored, name), operator_of(given, name)
         differing = differences(before, now, lenient=lenient)
         if differing:
-            words = tuple(dict.fromkeys(one.words for one in differing))
-            found[name] = Changed(name, _touches(application, name, before, differing), words)
-    for name, why in _otherwise_shared(application, stored, given, found).items():
-        known = found.get(name)
-        found[name] = Changed(name, Touches.STATE, (*(known.words if known else ()), why))
+            words = tuple(dict.fromkeys(difference.words for difference in differing))
+            changed[name] = Changed(name, _touches(application, name, before, differing), words)
+    for name, why in _otherwise_shared(application, stored, given, changed).items():
+        known = changed.get(name)
+        changed[name] = Changed(name, Touches.STATE, (*(known.words if known else ()), why))
     places = [
-        {name: text(mapping(one), "log") for name, one in mapping(whole["sinks"]).items()} for whole in (stored, given)
+        {name: text(mapping(sink), "log") for name, sink in mapping(whole["sinks"]).items()}
+        for whole in (stored, given)
     ]
     before_places, now_places = places
     return Comparison(
         (),
-        {operator.name: found[operator.name] for operator in application.topology.operators if operator.name in found},
+        {
+            operator.name: changed[operator.name]
+            for operator in application.topology.operators
+            if operator.name in changed
+        },
         {name: log for name, log in before_places.items() if now_places.get(name, log) != log},
         tuple(name for name in now_places if name not in before_places),
         tuple(name for name in before_places if name not in now_places),
@@ -116,13 +121,17 @@ def compared(application: Application, stored: JsonObject, given: JsonObject) ->
 def behind(topology: Topology, names: Iterable[str]) -> set[str]:
     """The operators that get rows from these, through others too; not these themselves, unless from one another."""
     known = set(names)
-    found: set[str] = set()
+    downstream: set[str] = set()
     grown = True
     while grown:  # ends: each turn but the last finds an operator
-        more = {one.name for one in topology.operators if any(into.operator in known | found for into in one.inputs)}
-        grown = not more <= found
-        found |= more
-    return found
+        more = {
+            operator.name
+            for operator in topology.operators
+            if any(into.operator in known | downstream for into in operator.inputs)
+        }
+        grown = not more <= downstream
+        downstream |= more
+    return downstream
 
 
 def is_own(application: Application, name: str) -> bool:
@@ -135,12 +144,12 @@ def _reshaped(stored: JsonObject, given: JsonObject) -> list[str]:
     if stored["topology"] != given["topology"]:
         return [f"the topology was {shown(stored['topology'])}, is {shown(given['topology'])}"]
     before, now = mapping(stored["shape"]), mapping(given["shape"])
-    found = [f"operator {name!r} is gone" for name in before if name not in now]
-    found += [f"operator {name!r} is new" for name in now if name not in before]
-    for name in (one for one in now if one in before):
+    words = [f"operator {name!r} is gone" for name in before if name not in now]
+    words += [f"operator {name!r} is new" for name in now if name not in before]
+    for name in (operator for operator in now if operator in before):
         differing = differences(mapping(before[name]), mapping(now[name]))
-        found += [f"operator {name!r}: {one.words}" for one in differing]
-    return found
+        words += [f"operator {name!r}: {difference.words}" for difference in differing]
+    return words
 
 
 def _touches(application: Application, name: str, before: JsonObject, differing: Sequence[Difference]) -> Touches:
@@ -148,7 +157,7 @@ def _touches(application: Application, name: str, before: JsonObject, differing:
     if source is None:
         still = application.computations[name].stateless and bool(before["stateless"])
         return Touches.ROWS if still else Touches.STATE
-    paths = {one.path for one in differing} - source.only_planned
+    paths = {difference.path for difference in differing} - source.only_planned
     if not paths:
         return Touches.PLANNING
     late = all(path.rpartition(".")[2].startswith(LATENESS) for path in paths)
@@ -159,9 +168,9 @@ def _otherwise_shared(
     application: Application, stored: JsonObject, given: JsonObject, changed: Mapping[str, Changed]
 ) -> dict[str, str]:
     """Operators with states whose rows come to other tasks now, because an operator before them is keyed otherwise."""
-    found: dict[str, str] = {}
-    for name, one in changed.items():
-        if one.touches is not Touches.ROWS or name in application.sources:
+    shared: dict[str, str] = {}
+    for name, change in changed.items():
+        if change.touches is not Touches.ROWS or name in application.sources:
             continue
         if operator_of(stored, name)[KEYS] == operator_of(given, name)[KEYS]:
             continue
@@ -171,12 +180,12 @@ def _otherwise_shared(
             if not partners.isdisjoint(paired):
                 partners.add(operator.name)
                 if application.has_state(operator.name):
-                    found[operator.name] = f"its rows are shared by other keys (those of {name!r})"
-    return found
+                    shared[operator.name] = f"its rows are shared by other keys (those of {name!r})"
+    return shared
 
 
 def _places(whole: JsonObject) -> dict[str, str]:
-    return {name: text(mapping(one), "log") for name, one in mapping(whole["sinks"]).items()}
+    return {name: text(mapping(sink), "log") for name, sink in mapping(whole["sinks"]).items()}
 
 
 def _lenience(stored: JsonObject, given: JsonObject) -> str:

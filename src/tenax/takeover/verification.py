@@ -56,11 +56,11 @@ class Findings:
     results: int = 0
     bytes: int = 0
     not_read: tuple[str, ...] = ()
-    found: list[Finding] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
 
     def add(self, what: str, then: str) -> None:
         """Something more is wrong."""
-        self.found.append(Finding(what, then))
+        self.problems.append(Finding(what, then))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,34 +132,36 @@ def verify(
         outputs[name] = (ParquetSink(folder), places[name].partitions if name in places else 1)
     findings.not_read = tuple(f"output {name!r} in {places[name].place}" for name in places if name not in outputs)
     try:
-        found = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)
+        standings = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)
     except DamagedStore as error:
         findings.add(str(error), STOPS)
         return findings
-    findings.batches = found.logged[1] - found.logged[0] + 1
-    then = PASSED_OVER if usable or found.logged[0] == 1 else STOPS
+    findings.batches = standings.logged[1] - standings.logged[0] + 1
+    then = PASSED_OVER if usable or standings.logged[0] == 1 else STOPS
     for problem in (problem for _, problems in checkpoints for problem in problems):
         findings.add(problem, then)
-    contradiction = contradicts(found)
+    contradiction = contradicts(standings)
     if contradiction is not None:
         findings.add(contradiction, STOPS)
     identity = records.text(about, "identity")
     for name, (sink, _) in outputs.items():
-        _judge(findings, found, name, sink, repair=repair and contradiction is None)
+        _judge(findings, standings, name, sink, repair=repair and contradiction is None)
     if accept_losses and contradiction is None:
-        _accept(store, found, outputs, identity)
-        findings.found = [Finding(one.what, ACCEPTED) if one.then == GONE else one for one in findings.found]
+        _accept(store, standings, outputs, identity)
+        findings.problems = [
+            Finding(problem.what, ACCEPTED) if problem.then == GONE else problem for problem in findings.problems
+        ]
     return findings
 
 
-def _judge(findings: Findings, found: Standings, output: str, sink: LoggedSink, *, repair: bool) -> None:
+def _judge(findings: Findings, standings: Standings, output: str, sink: LoggedSink, *, repair: bool) -> None:
     """What is wrong with the results of an output, and what can be done."""
-    survey = found.surveys[output]
+    survey = standings.surveys[output]
     findings.results += len(survey.final)
     findings.bytes += survey.bytes
     for path in survey.unexplained:
         findings.add(f"{path}: a file among the results of output {output!r}", STRANGE)
-    oldest = oldest_remade(found)
+    oldest = oldest_remade(standings)
     for key, wrong in sorted(survey.damaged.items()):
         if key[0] < oldest:
             findings.add(wrong, GONE)
@@ -169,12 +171,12 @@ def _judge(findings: Findings, found: Standings, output: str, sink: LoggedSink, 
             sink.give_up(output, key)
 
 
-def _accept(store: Path, found: Standings, outputs: Mapping[str, tuple[LoggedSink, int]], identity: str) -> None:
+def _accept(store: Path, standings: Standings, outputs: Mapping[str, tuple[LoggedSink, int]], identity: str) -> None:
     """Enter results that cannot be made again as lost."""
-    oldest = oldest_remade(found)
+    oldest = oldest_remade(standings)
     epoch = claim(store)
     for output, (sink, _) in outputs.items():
-        survey = found.surveys[output]
+        survey = standings.surveys[output]
         log, entries = Journal.open(sink.log_of(output, store), epoch)
         final = Ledger.of(entries).final
         lost: list[Committed] = [final[key] for key in sorted(survey.damaged) if key[0] < oldest]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from py4j.protocol import Py4JJavaError
-
-from tenax.application.traces import MAX_CAUSE, cause_of, place_of, with_sources
+from tenax.application.traces import with_sources
 from tenax.control import events, instructions
 from tenax.control.recovery.failures import (
     JobFailed,
@@ -17,19 +15,10 @@ from tenax.control.recovery.failures import (
     SourceUnreadable,
     StorageRefused,
 )
+from tenax.engine.gateway import one_line
 from tenax.engine.worker.orders import Failure
 from tenax.errors import InvalidSource, StoreFailed, UnreadableSource
 from tenax.model.tasks import Task
-
-
-def one_line(error: Exception) -> str:
-    """What went wrong, without the trace; of an error in the JVM its own message, of one in Python there its end."""
-    if isinstance(error, Py4JJavaError):
-        said = [line.strip() for line in str(error.java_exception.getMessage()).splitlines() if line.strip()]
-        said = [line for line in said if not line.startswith(("SQLSTATE", "Driver stacktrace"))]
-        return " ".join((said[-1] if said else str(error.java_exception.getClass().getName())).split())[:MAX_CAUSE]
-    place = place_of(error)
-    return f"{cause_of(error)} ({place})" if place else cause_of(error)
 
 
 def pass_failure(failure: Failure, places: Mapping[str, str]) -> PassFailure:

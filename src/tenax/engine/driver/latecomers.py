@@ -15,7 +15,7 @@ from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.lateness import KEPT_SHARE, Overdue, readable
 
-TOLD_AGAIN = 10  # times as many late rows as when a user was told last
+SAID_AGAIN = 10  # times as many late rows as when a user heard of them last
 SHOWN_PARTITIONS = 4  # of a source, those with the largest shares
 
 
@@ -35,7 +35,6 @@ class _Source:
     kept: bool
     partitions: dict[int, _Count] = field(default_factory=dict)
     overdue: Overdue = field(default_factory=Overdue)
-    told: int = 0
 
     @property
     def rows(self) -> int:
@@ -47,7 +46,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LateNotice:
     """What is said of the late rows of a source or of an operator; `lost` if they are in no result at all."""
 
     name: str
@@ -70,7 +69,7 @@ class Latecomers:
         self._sources = {name: _Source(late_output(name) in application.sinks) for name in application.sources}
         self._operators: dict[str, _Count] = {}
         self._through: dict[Task, int] = {}
-        self._told: dict[str, int] = {}
+        self._last_said: dict[str, int] = {}
         self._lock = threading.RLock()  # passes report in threads of their own, and another one draws
 
     def add(self, instruction: RunPass, reports: Sequence[Report]) -> list[str]:
@@ -86,24 +85,24 @@ class Latecomers:
                 self._add_operator(instruction, task, report)
         said = []
         for name, late in self._totals().items():
-            if late and late >= TOLD_AGAIN * self._told.get(name, 0):
-                self._told[name] = late
+            if late and late >= SAID_AGAIN * self._last_said.get(name, 0):
+                self._last_said[name] = late
                 said += [notice.text for notice in self.said() if notice.name == name]
         return said
 
-    def said(self) -> list[Told]:
+    def said(self) -> list[LateNotice]:
         """What is known of late rows, of each source and operator that has any."""
         with self._lock:
             return self._said()
 
-    def _said(self) -> list[Told]:
+    def _said(self) -> list[LateNotice]:
         notices = [self._of_source(name, source) for name, source in self._sources.items() if source.late]
         for name, count in self._operators.items():
             text = (
                 f"LATE {name}: {_rows(count.late)} dropped, because windows were complete: of a source partition that "
                 "was idle, or by a map that changes times; a longer idle_after waits for such rows"
             )
-            notices.append(Told(name, text, f"{name} {_rows(count.late)}", lost=True))
+            notices.append(LateNotice(name, text, f"{name} {_rows(count.late)}", lost=True))
         return notices
 
     def refused(self, instruction: RunPass, reports: Sequence[Report], published: int) -> RowsLate | None:
@@ -167,7 +166,7 @@ class Latecomers:
         totals = {name: source.late for name, source in self._sources.items()}
         return totals | {name: operator.late for name, operator in self._operators.items()}
 
-    def _of_source(self, name: str, source: _Source) -> Told:
+    def _of_source(self, name: str, source: _Source) -> LateNotice:
         share = _percent(source.late / max(1, source.rows))
         by_share = sorted(
             (partition for partition in source.partitions.items() if partition[1].late),
@@ -180,8 +179,8 @@ class Latecomers:
         lateness_us, kept = source.overdue.would_keep(source.rows)
         advice = f"lateness={readable(lateness_us)!r} would have kept {'all' if kept > KEPT_SHARE else '99.9 %'}"
         if source.kept:
-            return Told(name, f"{name}: {text}; they are kept apart, {advice}", f"{name} {share}", lost=False)
-        return Told(name, f"LATE {name}: {text}, and were dropped; {advice}", f"{name} {share}", lost=True)
+            return LateNotice(name, f"{name}: {text}; they are kept apart, {advice}", f"{name} {share}", lost=False)
+        return LateNotice(name, f"LATE {name}: {text}, and were dropped; {advice}", f"{name} {share}", lost=True)
 
 
 def _rows(count: int) -> str:

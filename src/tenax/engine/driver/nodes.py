@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.engine.driver.passes import PassRunner
+from tenax.engine.driver.jobs import JobRunner
 from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
 
@@ -43,15 +43,15 @@ class Nodes:
     - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real.
     """
 
-    def __init__(self, session: Session, runner: PassRunner, folder: Path, roles: Roles) -> None:
+    def __init__(self, session: Session, jobs: JobRunner, folder: Path, roles: Roles) -> None:
         self._session = session
-        self._runner = runner
+        self._jobs = jobs
         self._folder = folder
         self._roles = roles
         self._lock = threading.Lock()
         self._known: dict[str, NodeInfo] = {}
         self._places: dict[str, int] = {}
-        self._met: set[str] = set()
+        self._asked: set[str] = set()
         """Executors that are known, or being asked for their name."""
 
     def info(self, names: Iterable[str]) -> tuple[NodeInfo, ...]:
@@ -89,29 +89,29 @@ class Nodes:
                 del self._places[name]
         return gone
 
-    def strangers(self) -> tuple[NodeInfo, ...]:
-        """Executors that nobody has asked for their name yet."""
+    def unregistered(self) -> tuple[NodeInfo, ...]:
+        """Executors that are not registered, and have not been asked for their name yet."""
         executors = self._session.live_nodes()
         with self._lock:
-            new = tuple(info for info in executors if info.executor not in self._met)
-            self._met.update(info.executor for info in new)
+            new = tuple(info for info in executors if info.executor not in self._asked)
+            self._asked.update(info.executor for info in new)
         return new
 
-    def introduce(self, strangers: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
+    def register(self, executors: tuple[NodeInfo, ...]) -> tuple[Node, ...]:
         """Ask executors for their names; from then on they are nodes of this run. May take seconds.
 
         If one of them has died meanwhile, or said the name of a node that is known, another may have answered in its
-        place: then nobody counts, and those that live are asked again at the next look.
+        place: then no answer counts, and those that live are asked again at the next look.
         """
-        names = self._runner.identify(strangers)
+        names = self._jobs.names_of(executors)
         alive = {node.executor for node in self._session.live_nodes()}
-        if not alive.issuperset(stranger.executor for stranger in strangers) or not self.live.keys().isdisjoint(names):
+        if not alive.issuperset(info.executor for info in executors) or not self.live.keys().isdisjoint(names):
             with self._lock:
-                self._met -= alive - {info.executor for info in self._known.values()}
+                self._asked -= alive - {info.executor for info in self._known.values()}
             return ()
         made = []
         with self._lock:
-            for name, info in zip(names, strangers, strict=True):
+            for name, info in zip(names, executors, strict=True):
                 place = next(free for free in range(len(self._places) + 1) if free not in self._places.values())
                 self._known[name] = info
                 self._places[name] = place
@@ -127,19 +127,19 @@ class Nodes:
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return info
 
-    def disown(self, name: str) -> None:
+    def deregister(self, name: str) -> None:
         """Give up a node under whose name another executor answers; its own may say its name again."""
         with self._lock:
             info = self._known.pop(name, None)
             self._places.pop(name, None)
             if info is not None:
-                self._met.discard(info.executor)
+                self._asked.discard(info.executor)
         shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    def forget(self, strangers: tuple[NodeInfo, ...]) -> None:
-        """Let executors that did not say their names be strangers again."""
+    def forget(self, executors: tuple[NodeInfo, ...]) -> None:
+        """Let executors that did not say their names be asked again."""
         with self._lock:
-            self._met -= {stranger.executor for stranger in strangers}
+            self._asked -= {info.executor for info in executors}
 
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""

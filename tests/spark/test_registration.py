@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tenax.engine.driver.passes import PassRunner
+from tenax.engine.driver.jobs import JobRunner
 from tenax.engine.session import Session
 
 
@@ -24,11 +24,13 @@ class Overdue:
         """It is too late for that."""
 
 
-def test_nodes_whose_meeting_was_cancelled_are_asked_again(cluster: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = PassRunner(cluster.context, cluster.context.broadcast(b"shipped"))
+def test_nodes_whose_registration_was_cancelled_are_asked_again(
+    cluster: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = JobRunner(cluster.context, cluster.context.broadcast(b"shipped"))
     with monkeypatch.context() as hurried:
-        hurried.setattr("tenax.engine.driver.passes.threading.Timer", Overdue)
+        hurried.setattr("tenax.engine.driver.jobs.threading.Timer", Overdue)
         with pytest.raises(Exception, match="cancelled"):
-            runner.identify(cluster.live_nodes())
+            runner.names_of(cluster.live_nodes())
     nodes = cluster.live_nodes()
-    assert len(set(runner.identify(nodes))) == len(nodes)
+    assert len(set(runner.names_of(nodes))) == len(nodes)
