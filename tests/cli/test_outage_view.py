@@ -13,7 +13,8 @@ from rich.console import Console, RenderableType
 from tenax.chaos.record import Moment, What
 from tenax.cli.demo import demo_schedule
 from tenax.cli.main import run
-from tenax.cli.outage_view import GLYPHS, Condition, Kind, Outages, OutageView, conditions, drawn, output_text
+from tenax.cli.outage_view import GLYPHS, Condition, OutageView, conditions, drawn, output_text
+from tenax.cli.outages import Kind, Outages
 from tenax.cli.report import Account, history, page, write_report
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, Published, Woken
@@ -91,8 +92,8 @@ def test_a_whole_run_shows_final_outputs_and_live_tasks() -> None:
     talk.steps()
     assert set(talk.conditions.values()) == {Condition.LIVE}
     assert output_text(talk.outages, "d").plain.startswith("final  batch 2 after ")
-    assert [mark.kind for mark in talk.outages.marks] == [Kind.FINAL] * 4
-    assert {mark.quality for mark in talk.outages.marks} == {1.0}
+    assert [publication.kind for publication in talk.outages.publications] == [Kind.FINAL] * 4
+    assert {publication.quality for publication in talk.outages.publications} == {1.0}
 
 
 def test_a_replica_in_step_has_a_sign_of_its_own() -> None:
@@ -116,7 +117,7 @@ def test_a_lost_task_catches_up_while_what_depends_on_it_is_tentative() -> None:
     assert output_text(talk.outages, "d").plain.startswith("tentative  quality 0.00, batch 4")
     assert output_text(talk.outages, "e").plain.startswith("final")
     assert "LOST node 3" in talk.said
-    assert "1 lost task restart on node 6" in talk.said
+    assert "1 lost task restarts on node 6" in talk.said
     assert "d: tentative from batch 3 on, quality 0.00" in talk.said
 
 
@@ -137,7 +138,9 @@ def test_corrections_are_told_once_and_end_the_outage() -> None:
     talk.loses("n3")
     talk.steps()
     talk.recovers()
-    kinds = {(mark.batch, mark.kind) for mark in talk.outages.marks if mark.output == "d"}
+    kinds = {
+        (publication.batch, publication.kind) for publication in talk.outages.publications if publication.output == "d"
+    }
     assert {(3, Kind.TENTATIVE), (3, Kind.CORRECTED), (4, Kind.TENTATIVE), (4, Kind.CORRECTED)} <= kinds
     assert sum("ALL BACK after" in text for text in talk.said) == 1
     assert any("of d corrected: final now" in text for text in talk.said)
@@ -245,4 +248,7 @@ def test_an_output_whose_other_partitions_are_missing_is_partial_and_then_comple
         publish = Publish(pass_id, (Part(Task("b", index), 1, 1),), tentative=False, attempt=1)
         outages.handled(coordinator, Woken(0), [publish])
         outages.handled(coordinator, Published(pass_id), [])
-    assert [(mark.kind, mark.quality) for mark in outages.marks] == [(Kind.PARTIAL, 0.5), (Kind.COMPLETED, 1.0)]
+    assert [(publication.kind, publication.quality) for publication in outages.publications] == [
+        (Kind.PARTIAL, 0.5),
+        (Kind.COMPLETED, 1.0),
+    ]

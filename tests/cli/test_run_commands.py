@@ -127,6 +127,7 @@ def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tm
     store = Store.open(tmp_path / "s", {"topology": "roads", "operators": {"a": 1}})
     store.log_batch(1, {"ranges": {}})
     store.record_event({"event": "x"})
+    store.record_event({"event": "y", "text": "LOST node 3"})
     change: JsonObject = {"words": ["operator 'a': keys was [b], is [c]: from batch 2 on"], "batch": 1, "epoch": 1}
     store.record_change({**change, "topology": {"topology": "roads", "operators": {"a": 2}}})
     store.close()
@@ -136,4 +137,6 @@ def test_inspect_tells_what_a_store_holds(capsys: pytest.CaptureFixture[str], tm
     assert "1 to 1" in out
     assert "Changes of code" in out
     assert "keys was [b], is [c]" in out
+    assert "'event': 'x'" in out
+    assert "driver 1: LOST node 3" in out  # in words where there are some
     assert run(["inspect", str(tmp_path / "s"), "--json"]) == 0

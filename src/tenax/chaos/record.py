@@ -15,13 +15,14 @@ from tenax.chaos.reference import Judgement
 from tenax.control import events, instructions, notices
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
+from tenax.control.narrator import Happening, sentence
 from tenax.control.records import Data, plain
 from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 
 
 class What(StrEnum):
-    """What a moment tells of; beside it, what its detail holds."""
+    """What a moment is about; beside it, what its detail holds: where the narrator has words for it, also `text`."""
 
     STARTED = "started"
     """A driver: `epoch`, `nodes`, and the `racks` of those."""
@@ -203,12 +204,14 @@ class Recorder(Observer):
         match event:
             case events.Started():
                 nodes = {node.name: node.rack for node in event.nodes}
-                self.note(What.STARTED, epoch=event.epoch, nodes=list(nodes), racks=list(nodes.values()))
+                self.note(
+                    What.STARTED, epoch=event.epoch, nodes=list(nodes), racks=list(nodes.values()), text=_words(event)
+                )
             case events.NodesLost():
-                self.note(What.LOST, nodes=list(event.nodes), outage=outage)
+                self.note(What.LOST, nodes=list(event.nodes), outage=outage, text=_words(event))
             case events.NodesJoined():
                 nodes = {node.name: node.rack for node in event.nodes}
-                self.note(What.JOINED, nodes=list(nodes), racks=list(nodes.values()))
+                self.note(What.JOINED, nodes=list(nodes), racks=list(nodes.values()), text=_words(event))
             case events.PassFinished():
                 self._note_finished(str(event.pass_id))
             case events.PassFailed():
@@ -219,7 +222,7 @@ class Recorder(Observer):
             case events.CheckpointStored():
                 self.note(What.CHECKPOINT_STORED, number=event.number, bytes=event.written_bytes)
             case events.CheckpointFailed():
-                self.note(What.NOTED, text=f"checkpoint {event.number} failed: {event.cause}")
+                self.note(What.NOTED, text=_words(event))
             case _:
                 pass
 
@@ -266,13 +269,16 @@ class Recorder(Observer):
             case instructions.StoreCheckpoint():
                 self.note(What.CHECKPOINT_BEGUN, number=instruction.cut.number)
             case notices.RolledBack():
-                self.note(
-                    What.NOTED, text=f"all tasks go back to checkpoint {instruction.number}: {instruction.reason}"
-                )
+                self.note(What.NOTED, text=_words(instruction))
             case instructions.Stop():
-                self.note(What.STOPPED, outcome=instruction.outcome.value, reason=instruction.reason)
+                outcome, reason = instruction.outcome.value, instruction.reason
+                self.note(What.STOPPED, outcome=outcome, reason=reason, text=_words(instruction))
             case _:
                 pass
+
+
+def _words(happening: Happening) -> str:
+    return sentence(happening) or ""
 
 
 def _batches(instruction: instructions.RunPass) -> dict[str, Data]:

@@ -146,37 +146,29 @@ def emptied(out: Path) -> None:
 
 def tell(console: Console, moment: Moment) -> None:
     """Say what happened, if it is about faults."""
-    text = told_text(moment)
+    text = words(moment)
     if text:
         console.print(Text(f"{moment.at_s:7.1f} s  {text}"), soft_wrap=True)
 
 
-def told_text(moment: Moment) -> str:
-    """A moment for people; empty if it is nothing out of the ordinary."""
+def words(moment: Moment) -> str:
+    """A moment for people, in the narrator's words where it has some; empty if it is nothing out of the ordinary."""
     from tenax.chaos.record import What, names
 
-    nodes = ", ".join(names(moment.detail.get("nodes")))
     match moment.what, moment.detail:
-        case What.STARTED, {"epoch": epoch}:
-            return f"driver {epoch} starts with {nodes}"
         case What.FAULT, {"fault": fault}:
+            nodes = ", ".join(names(moment.detail.get("nodes")))
             return f"{fault}{f': {nodes}' if nodes else ''}"
-        case What.LOST, _:
-            return f"lost: {nodes}"
-        case What.JOINED, _:
-            return f"joined: {nodes}"
         case What.PUBLISHED, {"tentative": True, "first": first, "last": last}:
             return f"tentative results of batches {first} to {last}"
         case What.OUTAGE_BEGUN, {"missing": missing, "affected": affected}:
             return f"{missing} tasks are missing, {affected} affected"
         case What.OUTAGE_ENDED, _:
             return "all tasks are back"
-        case What.NOTED, {"text": text}:
-            return str(text)
-        case What.STOPPED, {"outcome": outcome, "reason": reason}:
-            return f"{outcome}: {reason}; now the same batches without failures, and the whole input at once"
+        case What.STOPPED, {"text": text}:
+            return f"{text}; now the same batches without failures, and the whole input at once"
         case _:
-            return ""
+            return str(moment.detail.get("text", ""))
 
 
 def summary(name: str, found: Outcome, out: Path) -> None:

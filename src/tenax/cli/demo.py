@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tenax.application.application import Application
     from tenax.chaos.record import Outcome, Recorder
     from tenax.chaos.schedule import Schedule
-    from tenax.cli.outage_view import Outages
+    from tenax.cli.outages import Outages
     from tenax.cli.report import Account
     from tenax.control.instructions import Stop
     from tenax.engine.protection import Protected
@@ -154,7 +154,8 @@ def _run_and_judge(
     from tenax.chaos.record import Recorder, Timeline
     from tenax.chaos.reference import judge_by_input
     from tenax.chaos.runs import Trial, outcome
-    from tenax.cli.outage_view import Outages, OutageView
+    from tenax.cli.outage_view import OutageView
+    from tenax.cli.outages import Outages
     from tenax.engine.driver import Driver
     from tenax.model.graph import TaskGraph
 

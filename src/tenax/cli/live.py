@@ -16,7 +16,8 @@ from rich.text import Text
 from tenax.application.application import Application
 from tenax.cli import render
 from tenax.cli.measures import Holds, Lags, SizeMeter
-from tenax.cli.outage_view import Outages, output_text
+from tenax.cli.outage_view import output_text
+from tenax.cli.outages import Outages
 from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.chaos.record import Moment, What, names
-from tenax.cli.outage_view import Outages
+from tenax.cli.outages import Outages
 from tenax.pictures.timeline import History, Landmark, NodeBar, Result, timeline_svg
 
 STYLE = """
@@ -39,8 +39,14 @@ def history(outages: Outages, moments: Iterable[Moment], title: str, ended_s: fl
     """What the picture shows of a run that was followed; its time begins when the nodes were there."""
     begin_s = min((life.joined_s for life in outages.nodes.values()), default=0.0)
     results = tuple(
-        Result(mark.output, mark.at_s - begin_s, mark.kind.value, mark.quality, mark.latency_s)
-        for mark in outages.marks
+        Result(
+            publication.output,
+            publication.at_s - begin_s,
+            publication.kind.value,
+            publication.quality,
+            publication.latency_s,
+        )
+        for publication in outages.publications
     )
     faults = [moment for moment in moments if moment.what is What.FAULT and moment.detail["kind"] != "return"]
     hit_s = {name: fault.at_s for fault in faults for name in names(fault.detail.get("nodes"))}

@@ -87,7 +87,9 @@ def inspect_command(
         ]
         out.print(render.table("Changes of code", ("after batch", "epoch", "what"), changed))
     for event in recorded:
-        out.print(str(event), soft_wrap=True, markup=False)
+        # in words where the narrator had some when it happened, else as it was recorded
+        words = f"driver {event['epoch']}: {event['text']}" if "text" in event else str(event)
+        out.print(words, soft_wrap=True, markup=False)
 
 
 def verify_command(

@@ -311,7 +311,7 @@ class _Judge:
             records.mapping(records.mapping(operator_of(description, name)[OWN])["(members)"])
             for description in (self.stored, self.given)
         ]
-        return any(members[0].get(part) != members[1].get(part) for part in ("keys", "state_schema"))
+        return any(members[0].get(part) != members[1].get(part) for part in STATE_PARTS)
 
     def _words(self, position: Position, emptied: Sequence[str], moved: Mapping[str, Sequence[int]]) -> list[str]:
         """What the user should know of what was admitted."""

@@ -14,6 +14,7 @@ from tenax.application.rehearsal import has_batches, rehearse
 from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
+from tenax.control.narrator import Happening, sentence
 from tenax.control.notices import Notice
 from tenax.control.records import plain
 from tenax.control.state import Strategy
@@ -182,18 +183,23 @@ class Driver:
             event = self._next_event(pool)
             if event is None:
                 continue
-            self.store.record_event({"event": plain(event)})
+            self._record("event", event)
             decided = coordinator.handle(event)
             self.observer.handled(coordinator, event, decided)
             self._waits.handled(event, decided)
             for each in decided:
                 if isinstance(each, Notice):
-                    self.store.record_event({"notice": plain(each)})
+                    self._record("notice", each)
                     continue
-                self.store.record_event({"instruction": plain(each)})
+                self._record("instruction", each)
                 if isinstance(each, instructions.Stop):
                     return each
                 pool.submit(self._carry_out, each)
+
+    def _record(self, kind: str, happening: Happening) -> None:
+        """Write down what happens, with the narrator's words where it has some."""
+        text = sentence(happening)
+        self.store.record_event({kind: plain(happening)} if text is None else {kind: plain(happening), "text": text})
 
     def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | None:
         """What was reported; now and then, whether the nodes still live and the store is still ours."""
