@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,170 +12,124 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet, read_committed
-from tenax.connectors.source import Limits
-from tenax.control.state import Settings
-from tenax.engine.driver import Driver
-from tenax.engine.session import JVM_OPTIONS, Session
-from tenax.engine.settings import RunSettings
+from tenax.engine.session import JVM_OPTIONS
 from tenax.pictures.figures import Curve, Panel, Reference
-from tenax.store.records import Json, JsonObject, integer, mapping, text
-from tenax_lab.processes import Measured, run_side
-from tenax_lab.results import Claim, Findings, Progress, Table
-from tenax_lab.sides.inputs import Schedule, Shape, write_inputs
-from tenax_lab.sides.runs import Watch, run_watched
-from tenax_lab.sides.sides import Series, Step, latencies, serve
+from tenax.store.records import Json
+from tenax_lab.findings import Claim, Findings, Table
+from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
+from tenax_lab.processes import run_side
+from tenax_lab.report import curves, median, percentile, ratios, spread, table, value, values, yes_no
+from tenax_lab.sides.inputs import Shape, write_inputs
 
+TENAX, STRUCTURED, POLARS = "Tenax", "Structured Streaming", "plain Polars"
 QUERIES = {"means": "windowed mean per key", "joined": "windowed join"}
+SOURCES = {"means": 1, "joined": 2}
+SPEED, TUNED, LATENCY, MEMORY, EQUAL = "speed", "tuned", "latency", "memory", "equal"
 NODES = 2
+OUTPUT = "results"
 BATCHES_PER_PASS = 4
-PARTITION_COUNTS = (1, 2, 4)
 GOAL_RATIO = 3.0
 AIM_RATIO = 10.0
 SIDE_DEADLINE_S = 1_800.0
 TOLERANCE = 1e-9
-LATENCY_BATCH_S = 0.02  # how often Tenax looks for new files; Structured Streaming looks all the time
+SETTLED = 0.25  # of the files of a paced run come before its latencies count
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How much is measured: the input, the batches before the clock starts, the rounds, and the paced part."""
+class Case:
+    """The input, the batches before the clock starts, the shuffle partitions that are tried, and the paced part."""
 
     shape: Shape
     warmup: int
-    rounds: int
-    counts: tuple[int, ...]
+    partitions: tuple[int, ...]
     paced_batches: int
     interval_ms: int
 
-
-FULL = Plan(Shape(100, 100_000, 1_000), 40, 3, PARTITION_COUNTS, 20, 2_000)
-QUICK = Plan(Shape(12, 10_000, 100), 4, 1, (2,), 0, 1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of one query: rows per second and latencies of both sides."""
-
-    query: str
-    tenax_rows_s: float
-    spark_rows_s: float
-    tenax_latency_s: tuple[float, ...] = ()
-    spark_latency_s: tuple[float, ...] = ()
-
     @property
-    def ratio(self) -> float:
-        """How many times as fast Tenax was."""
-        return self.tenax_rows_s / self.spark_rows_s
+    def paced(self) -> dict[str, Json]:
+        """What a side is told of the paced part; nothing if there is none."""
+        if not self.paced_batches:
+            return {}
+        rows = self.shape.batch_rows
+        return {"batches": self.paced_batches, "batch_rows": rows, "interval_ms": self.interval_ms}
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Everything that was measured: what the tables are made of."""
+class Prepared:
+    """The input that all sides read, what plain Polars makes of it, and the best shuffle partitions by query."""
 
-    plan: Plan
+    inputs: Path
+    expected: Mapping[str, pl.DataFrame]
     best: Mapping[str, int]
-    """Shuffle partitions of Structured Streaming by query."""
-    tuning: Mapping[str, Mapping[int, float]]
-    """Its rows per second by query and shuffle partitions, where more than one was tried."""
-    rounds: tuple[Round, ...]
-    limit_rows_s: Mapping[str, float]
-    tenax_mb: tuple[float, ...]
-    spark_mb: tuple[float, ...]
-    limit_mb: float
-    compared: Mapping[str, int]
-    """Result rows by query that were the same on all sides."""
 
 
-def run(seed: int, quick: bool, progress: Progress) -> Findings:
-    """Measure both sides in turn, each time in a process of its own."""
-    plan = QUICK if quick else FULL
-    tuning_steps = len(QUERIES) * len(plan.counts) if len(plan.counts) > 1 else 0
-    side_steps = len(QUERIES) * (2 if plan.paced_batches else 1)
-    progress.total(len(QUERIES) + tuning_steps + plan.rounds * 2 * side_steps)
-    with tempfile.TemporaryDirectory(prefix="tenax-peers-") as folder:
-        return findings(compare(Path(folder), seed, plan, progress))
+def prepare(bench: Bench, plan: Plan[Case]) -> Iterator[Row]:
+    """Write the input, let plain Polars compute it, and find the best settings of Structured Streaming."""
+    (case,) = plan.cases
+    inputs, work = bench.folder("inputs"), bench.folder("polars")
+    write_inputs(inputs, bench.seed, case.shape)
+    arguments: dict[str, Json] = {"inputs": str(inputs), "work": str(work), "queries": list(QUERIES), "repeats": 3}
+    limit = run_side("tenax_lab.sides.plain_polars", arguments, deadline_s=SIDE_DEADLINE_S)
+    seconds = pl.DataFrame(limit.rows)
+    rows = case.shape.batches * case.shape.batch_rows
+    for query, sources in SOURCES.items():
+        fastest_s = value(seconds.filter(query=query), pl.col("seconds").min())
+        yield {"what": SPEED, "side": POLARS, "query": query, "rows_per_s": rows * sources / fastest_s}
+    yield {"what": MEMORY, "side": POLARS, "peak_mb": limit.peak_mb}
+    expected = {query: pl.read_parquet(work / f"{query}.parquet") for query in QUERIES}
+    best = dict.fromkeys(QUERIES, case.partitions[0])
+    if len(case.partitions) > 1:
+        tried = _structured(bench, case, inputs, {query: list(case.partitions) for query in QUERIES}, paced={})[0]
+        for row in tried:
+            yield {**row, "what": TUNED, "side": STRUCTURED}
+        fastest = pl.DataFrame(tried).sort("rows_per_s").group_by("query").last()
+        best = dict(fastest.select("query", "shuffle_partitions").iter_rows())
+    bench.prepared = Prepared(inputs, expected, best)
 
 
-def compare(folder: Path, seed: int, plan: Plan, progress: Progress) -> Comparison:
-    """Write the input once, let every side read it, compare what they found."""
-    inputs = folder / "inputs"
-    write_inputs(inputs, seed, plan.shape)
-    step = progress.advance
-    given: dict[str, Json] = {"inputs": str(inputs), "nodes": NODES, "latency": {}, "best": {}}
-
-    def polars() -> Measured:
-        told: dict[str, Json] = {**given, "work": str(folder / "polars"), "queries": list(QUERIES), "repeats": 3}
-        return run_side("tenax_lab.sides.plain_polars", told, deadline_s=SIDE_DEADLINE_S, step=step)
-
-    def spark(name: str, counts: Mapping[str, Sequence[int]], paced: Mapping[str, Json]) -> Measured:
-        told: dict[str, Json] = {
-            **given,
-            "work": str(folder / name),
-            # as many files as one of our passes takes when there is more to do
-            "files_per_trigger": plan.shape.partitions * BATCHES_PER_PASS,
-            "warmup": max(1, plan.warmup // BATCHES_PER_PASS),
-            "partitions": counts,
-            "latency": paced,
-            "best": {query: chosen[0] for query, chosen in counts.items()},
+def measure(bench: Bench, _: Plan[Case], trial: Trial[Case]) -> Iterator[Row]:
+    """One side in a process of its own: both queries over all files, then as files appear; its results are compared."""
+    case, prepared = trial.case, bench.prepared
+    if trial.side == TENAX:
+        work = bench.folder("tenax")
+        arguments: dict[str, Json] = {
+            "inputs": str(prepared.inputs),
+            "nodes": NODES,
+            "work": str(work),
+            "warmup": case.warmup,
+            "batch_rows": case.shape.batch_rows,
+            "latency": case.paced,
         }
-        return run_side("tenax_lab.sides.structured_streaming", told, deadline_s=SIDE_DEADLINE_S, step=step)
+        measured = run_side("tenax_lab.sides.tenax_queries", arguments, deadline_s=SIDE_DEADLINE_S)
+        rows, peak_mb = measured.rows, measured.peak_mb
+        results = {query: read_committed((work / f"{query}-results").resolve()) for query in QUERIES}
+    else:
+        chosen: dict[str, Json] = {query: [prepared.best[query]] for query in QUERIES}
+        rows, peak_mb, work = _structured(bench, case, prepared.inputs, chosen, case.paced)
+        results = {query: pl.read_parquet(work / f"{query}@{prepared.best[query]}" / "*.parquet") for query in QUERIES}
+    yield from rows
+    yield {"what": MEMORY, "peak_mb": peak_mb}
+    for query, frame in results.items():
+        compared = same_results({POLARS: prepared.expected[query], trial.side: frame})
+        yield {"what": EQUAL, "query": query, "rows": compared}
 
-    def tenax(name: str, paced: Mapping[str, Json]) -> Measured:
-        told: dict[str, Json] = {
-            **given,
-            "work": str(folder / name),
-            "warmup": plan.warmup,
-            "batch_rows": plan.shape.batch_rows,
-            "latency": paced,
-        }
-        return run_side("tenax_lab.peers", told, deadline_s=SIDE_DEADLINE_S, step=step)
 
-    limit = polars()
-    tuning: dict[str, dict[int, float]] = {}
-    best = dict.fromkeys(QUERIES, plan.counts[0])
-    if len(plan.counts) > 1:
-        tried = spark("tuning", dict.fromkeys(QUERIES, plan.counts), {}).series
-        tuning = {query: {one: tried[f"{query}@{one} rows/s"][0] for one in plan.counts} for query in QUERIES}
-        best = {query: max(speeds, key=lambda one: speeds[one]) for query, speeds in tuning.items()}
-    paced: dict[str, Json] = {}
-    if plan.paced_batches:
-        paced = {
-            "batches": plan.paced_batches,
-            "batch_rows": plan.shape.batch_rows,
-            "interval_ms": plan.interval_ms,
-        }
-    rounds: list[Round] = []
-    tenax_mb, spark_mb = [], []
-    for number in range(plan.rounds):
-        ours = tenax(f"tenax-{number}", paced)
-        theirs = spark(f"spark-{number}", {query: [best[query]] for query in QUERIES}, paced)
-        tenax_mb.append(ours.peak_mb)
-        spark_mb.append(theirs.peak_mb)
-        rounds += [
-            Round(
-                query,
-                ours.series[f"{query} rows/s"][0],
-                theirs.series[f"{query}@{best[query]} rows/s"][0],
-                tuple(ours.series.get(f"{query} latency s", ())),
-                tuple(theirs.series.get(f"{query} latency s", ())),
-            )
-            for query in QUERIES
-        ]
-    rows = plan.shape.batches * plan.shape.batch_rows
-    speeds = {query: rows * _sources(query) / min(limit.series[f"{query} s"]) for query in QUERIES}
-    compared = {
-        query: same_results(
-            {
-                "plain Polars": pl.read_parquet(folder / "polars" / f"{query}.parquet"),
-                "Tenax": read_committed(folder / "tenax-0" / f"{query}-results"),
-                "Structured Streaming": pl.read_parquet(folder / "spark-0" / f"{query}@{best[query]}" / "*.parquet"),
-            }
-        )
-        for query in QUERIES
+def _structured(
+    bench: Bench, case: Case, inputs: Path, partitions: Mapping[str, Json], paced: dict[str, Json]
+) -> tuple[list[Row], float, Path]:
+    work = bench.folder("structured")
+    arguments: dict[str, Json] = {
+        "inputs": str(inputs),
+        "nodes": NODES,
+        "work": str(work),
+        # as many files as one of our passes takes when there is more to do
+        "files_per_trigger": case.shape.partitions * BATCHES_PER_PASS,
+        "warmup": max(1, case.warmup // BATCHES_PER_PASS),
+        "partitions": dict(partitions),
+        "latency": paced,
     }
-    return Comparison(
-        plan, best, tuning, tuple(rounds), speeds, tuple(tenax_mb), tuple(spark_mb), limit.peak_mb, compared
-    )
+    measured = run_side("tenax_lab.sides.structured_streaming", arguments, deadline_s=SIDE_DEADLINE_S)
+    return measured.rows, measured.peak_mb, work
 
 
 class DifferentResults(AssertionError):
@@ -199,23 +151,23 @@ def same_results(sides: Mapping[str, pl.DataFrame]) -> int:
     columns = next(iter(frames.values())).columns
     values = [name for name in columns if name not in {"segment", "window_end"}]
     expected: pl.DataFrame | None = None
-    for name, frame in frames.items():
+    for side, frame in frames.items():
         rows = frame.filter(pl.col("window_end") <= until).select("window_end", "segment", *values)
         rows = rows.with_columns(pl.col(values).cast(pl.Float64)).sort("window_end", "segment")
         if expected is None:
             expected = rows
             continue
         same = rows.select("window_end", "segment").equals(expected.select("window_end", "segment")) and all(
-            bool(((rows[one] - expected[one]).abs() <= TOLERANCE).all()) for one in values
+            bool(((rows[name] - expected[name]).abs() <= TOLERANCE).all()) for name in values
         )
         if not same or rows.is_empty():
-            raise DifferentResults(f"all sides have the same results, found {name} with {rows.height} other rows")
+            raise DifferentResults(f"all sides have the same results, found {side} with {rows.height} other rows")
     assert expected is not None
     return expected.height
 
 
-def application(query: str, inputs: Path, results: Path, *, follow: bool) -> Application:
-    """The query as a user of Tenax writes it."""
+def application(query: str, inputs: Path, *, follow: bool) -> Application:
+    """The query as a user of Tenax writes it; whoever runs it says where results go."""
     topology = Topology(query)
     locations = topology.source("locations", files(inputs / "locations", time="ts", follow=follow), partitions=NODES)
     stream = locations.key_by("segment").window("10s", every="1s").aggregate(pl.col("speed").mean(), name="means")
@@ -223,219 +175,178 @@ def application(query: str, inputs: Path, results: Path, *, follow: bool) -> App
         reports = topology.source("reports", files(inputs / "reports", time="ts", follow=follow), partitions=NODES)
         counts = reports.key_by("segment").window("10s", every="1s").aggregate(pl.len().alias("reports"), name="counts")
         stream = stream.join(counts, on=["segment", "window"])
-    stream.output("results", parquet(results))
+    stream.output(OUTPUT, parquet(Path(OUTPUT)))
     return topology.build()
 
 
-def measure(arguments: JsonObject, step: Step) -> Series:
-    """Our own side: the queries over all files, then, if asked to, as files appear."""
-    work, inputs = Path(text(arguments, "work")), Path(text(arguments, "inputs"))
-    limits = Limits(integer(arguments, "batch_rows"))
-    session = Session(work / "cluster", integer(arguments, "nodes"))
-    control = Settings(max_batches_per_pass=BATCHES_PER_PASS)
-    found: Series = {}
-    for query in QUERIES:
-        app = application(query, inputs, work / f"{query}-results", follow=False)
-        watch = run_watched(app, work / f"{query}-store", RunSettings(limits=limits, control=control), session)
-        found[f"{query} rows/s"] = [watch.rows_per_s(integer(arguments, "warmup"))]
-        step(f"Tenax, {query}")
-    paced = mapping(arguments["latency"])
-    for query in QUERIES if paced else ():
-        shape = Shape(integer(paced, "batches"), integer(paced, "batch_rows"), 1)
-        schedule = Schedule(inputs, work / f"{query}-appearing", shape, integer(paced, "interval_ms") / 1000)
-        app = application(query, schedule.folder, work / f"{query}-paced-results", follow=True)
-        settings = RunSettings(limits=limits, control=control, batch_s=LATENCY_BATCH_S)
-        watch = run_watched(app, work / f"{query}-paced-store", settings, session, _until_read(schedule))
-        found[f"{query} latency s"] = latencies(schedule.appeared_s, shape.batch_rows, watch.done("locations"))
-        step(f"Tenax, {query}, latency")
-    session.stop()
-    return found
+def settled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Latencies without the first quarter of each run."""
+    if "latency_s" not in frame.columns:
+        return pl.DataFrame(schema={"query": pl.String, "side": pl.String, "latency_s": pl.Float64})
+    latencies = frame.filter(what=LATENCY)
+    count = pl.len().over("query", "side", "round")
+    return latencies.filter(pl.col("place") >= (SETTLED * count).floor())
 
 
-def _until_read(schedule: Schedule) -> Callable[[Watch, Driver], None]:
-    """Starts a schedule with a run, and ends the run when all of its files are read."""
+def speeds(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows per second by query, medians of rounds, with their ratio and how much of plain Polars ours is."""
+    rows = []
+    speed = frame.filter(what=SPEED)
+    for query, what in QUERIES.items():
+        own = speed.filter(query=query)
+        compared = ratios(own, "rows_per_s", TENAX, STRUCTURED, on=["round"])
+        ours, theirs = (value(own.filter(side=side), pl.col("rows_per_s").median()) for side in (TENAX, STRUCTURED))
+        limit = value(own.filter(side=POLARS), pl.col("rows_per_s").max())
+        rows.append(
+            {
+                "query": what,
+                "ours": ours,
+                "theirs": theirs,
+                "ratio": median(compared),
+                "spread": spread(sorted(compared)),
+                "met": median(compared) >= GOAL_RATIO,
+                "limit": limit,
+                "share": ours / limit,
+            }
+        )
+    return pl.DataFrame(rows)
 
-    def prepare(watch: Watch, driver: Driver) -> None:
-        expected = schedule.shape.batches * schedule.shape.batch_rows
 
-        def published(_: int) -> None:
-            if watch.done("locations")[-1][1] >= expected:
-                driver.request_stop()
-
-        watch.on_published = published
-        schedule.start()
-
-    return prepare
-
-
-def _sources(query: str) -> int:
-    return 2 if query == "joined" else 1
-
-
-def findings(found: Comparison) -> Findings:
-    """Tables, goals and pictures of a comparison."""
-    plan = found.plan
-    tables = [_rates(found), _latencies(found), _memory(found)]
-    if found.tuning:
-        tables.append(_tuning(found))
+def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
+    """Speed, latency, memory, and what was tuned."""
+    (case,) = plan.cases
+    late = settled(frame)
+    by_side = late.group_by("query", "side", maintain_order=True).agg(
+        files=pl.len(), p50=percentile("latency_s", 50), p99=percentile("latency_s", 99)
+    )
+    rate = case.shape.batch_rows * 1000 / case.interval_ms
+    memory = frame.filter(what=MEMORY).group_by("side", maintain_order=True)
+    tables = (
+        table(
+            "Sustained rows per second, medians of rounds; share is Tenax of plain Polars",
+            speeds(frame).with_columns(goal=pl.lit(GOAL_RATIO)),
+            {
+                "query": "query",
+                "Tenax rows/s": "ours",
+                "Structured rows/s": "theirs",
+                "ratio": "ratio",
+                "spread": "spread",
+                "goal": "goal",
+                "met": yes_no("met", otherwise="no"),
+                "Polars rows/s": "limit",
+                "share": "share",
+            },
+        ),
+        table(
+            f"Latency in s from file to committed result at {rate:,.0f} rows/s a source, the first quarter left out",
+            by_side.with_columns(pl.col("query").replace_strict(QUERIES, return_dtype=pl.String)),
+            {name: name for name in ("query", "side", "files", "p50", "p99")},
+        ),
+        table(
+            "Peak memory of the process tree in MB",
+            memory.agg(median=pl.col("peak_mb").median(), highest=pl.col("peak_mb").max()),
+            {name: name for name in ("side", "median", "highest")},
+        ),
+        _tuning(frame),
+    )
+    best = frame.filter(what=SPEED, side=STRUCTURED).unique("query", keep="first", maintain_order=True)
+    equal = frame.filter(what=EQUAL).group_by("query", maintain_order=True).agg(pl.col("rows").min())
     return Findings(
         settings={
-            "input": f"{plan.shape.batches} batches of {plan.shape.batch_rows:,} rows a source, 1 s of event time each",
-            "keys": plan.shape.segments,
+            "input": f"{case.shape.batches} batches of {case.shape.batch_rows:,} rows a source, 1 s of event time each",
+            "keys": case.shape.segments,
             "windows": "10 s, one every 1 s",
             "cluster": f"local-cluster[{NODES},2,1024] on both sides",
-            "most rows of a job": f"{plan.shape.batch_rows * BATCHES_PER_PASS:,} a source on both sides",
-            "warm-up": f"the first {plan.warmup} batches",
+            "most rows of a job": f"{case.shape.batch_rows * BATCHES_PER_PASS:,} a source on both sides",
+            "warm-up": f"the first {case.warmup} batches",
             "rounds": plan.rounds,
         },
-        tables=tuple(table for table in tables if table.rows),
-        claims=_claims(found),
+        tables=tuple(each for each in tables if each.rows),
+        claims=tuple(_claims(frame, late)),
         remarks=(
             "Structured Streaming: RocksDB with changelog checkpointing, append mode, no watermark delay, Parquet "
             "sink with checkpoint; the join is of two windowed aggregations on window and key, the form it supports",
             f"Java's options are those of an embedded cluster on our side ({JVM_OPTIONS}), and its defaults on theirs",
-            "its shuffle partitions: " + ", ".join(f"{query} {count}" for query, count in found.best.items()),
+            "its shuffle partitions: "
+            + ", ".join(f"{query} {count}" for query, count in best.select("query", "shuffle_partitions").iter_rows()),
             "results were equal on all sides by key and window: "
-            + ", ".join(f"{query} {rows:,} rows" for query, rows in found.compared.items()),
+            + ", ".join(f"{query} {rows:,} rows" for query, rows in equal.iter_rows()),
             "starting a session is in no number; memory is the largest sum over driver, executors and Python workers, "
             "shared pages counted once, of a process that ran both queries",
         ),
-        panels=_panels(found),
+        panels=tuple(_panels(frame, late)),
         panel_columns=2,
     )
 
 
-def _of(found: Comparison, query: str) -> list[Round]:
-    return [one for one in found.rounds if one.query == query]
-
-
-def _rates(found: Comparison) -> Table:
-    rows = []
-    for query, what in QUERIES.items():
-        rounds = _of(found, query)
-        ratios = sorted(one.ratio for one in rounds)
-        ratio = statistics.median(ratios)
-        ours = statistics.median(one.tenax_rows_s for one in rounds)
-        limit = found.limit_rows_s[query]
-        rows.append(
-            (
-                what,
-                ours,
-                statistics.median(one.spark_rows_s for one in rounds),
-                ratio,
-                f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
-                GOAL_RATIO,
-                "yes" if ratio >= GOAL_RATIO else "no",
-                limit,
-                ours / limit,
-            )
-        )
-    columns = ("query", "Tenax rows/s", "Structured rows/s", "ratio", "spread", "goal", "met", "Polars rows/s", "share")
-    return Table("Sustained rows per second, medians of rounds; share is Tenax of plain Polars", columns, tuple(rows))
-
-
-def _latencies(found: Comparison) -> Table:
-    rows = []
-    for query, what in QUERIES.items():
-        for side, all_rounds in _settled(found, query).items():
-            if all_rounds:
-                p50, p99 = _percentile(all_rounds, 50), _percentile(all_rounds, 99)
-                rows.append((what, side, len(all_rounds), p50, p99))
-    rate = found.plan.shape.batch_rows * 1000 / found.plan.interval_ms
-    title = f"Latency in s from file to committed result at {rate:,.0f} rows/s a source, the first quarter left out"
-    return Table(title, ("query", "side", "files", "p50", "p99"), tuple(rows))
-
-
-def _settled(found: Comparison, query: str) -> dict[str, list[float]]:
-    """Latencies by side, of all rounds, without the first quarter of each."""
-    sides: dict[str, list[float]] = {"Tenax": [], "Structured Streaming": []}
-    for one in _of(found, query):
-        sides["Tenax"] += one.tenax_latency_s[len(one.tenax_latency_s) // 4 :]
-        sides["Structured Streaming"] += one.spark_latency_s[len(one.spark_latency_s) // 4 :]
-    return sides
-
-
-def _percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that so many percent of the values do not exceed."""
-    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
-
-
-def _memory(found: Comparison) -> Table:
-    rows = (
-        ("Tenax", statistics.median(found.tenax_mb), max(found.tenax_mb)),
-        ("Structured Streaming", statistics.median(found.spark_mb), max(found.spark_mb)),
-        ("plain Polars", found.limit_mb, found.limit_mb),
+def _tuning(frame: pl.DataFrame) -> Table:
+    tuned = frame.filter(what=TUNED)
+    return table(
+        "Structured Streaming tuned",
+        tuned.with_columns(
+            pl.col("query").replace_strict(QUERIES, default=pl.col("query"), return_dtype=pl.String),
+            kept=pl.col("rows_per_s") == pl.col("rows_per_s").max().over("query"),
+        ),
+        {
+            "query": "query",
+            "shuffle partitions": "shuffle_partitions",
+            "rows/s": "rows_per_s",
+            "kept": yes_no("kept", otherwise=""),
+        },
     )
-    return Table("Peak memory of the process tree in MB", ("side", "median", "highest"), rows)
 
 
-def _tuning(found: Comparison) -> Table:
-    rows = [
-        (QUERIES[query], count, speed, "yes" if count == found.best[query] else "")
-        for query, speeds in found.tuning.items()
-        for count, speed in speeds.items()
-    ]
-    return Table("Structured Streaming tuned", ("query", "shuffle partitions", "rows/s", "kept"), tuple(rows))
-
-
-def _claims(found: Comparison) -> tuple[Claim, ...]:
-    claims = []
+def _claims(frame: pl.DataFrame, late: pl.DataFrame) -> Iterator[Claim]:
     for query, what in QUERIES.items():
-        rounds = _of(found, query)
-        claims.append(
-            Claim(
-                f"{what}: sustained rows/s against Structured Streaming",
-                f"at least {GOAL_RATIO:g} times, better {AIM_RATIO:g}",
-                statistics.median(one.ratio for one in rounds),
-                "times",
-                f"median of {len(rounds)} rounds, sides alternating",
+        compared = ratios(frame.filter(what=SPEED, query=query), "rows_per_s", TENAX, STRUCTURED, on=["round"])
+        yield Claim(
+            f"{what}: sustained rows/s against Structured Streaming",
+            f"at least {GOAL_RATIO:g} times, better {AIM_RATIO:g}",
+            median(compared),
+            "times",
+            f"median of {len(compared)} rounds, sides alternating",
+            "we aim at",
+        )
+        sides = [late.filter(query=query, side=side) for side in (TENAX, STRUCTURED)]
+        if not any(side.is_empty() for side in sides):
+            ours, theirs = (value(side, percentile("latency_s", 99)) for side in sides)
+            yield Claim(
+                f"{what}: p99 latency against Structured Streaming",
+                "lower",
+                ours / theirs,
+                "times theirs",
+                f"p99 over {sides[0].height} files at the same rate",
                 "we aim at",
             )
-        )
-        sides = _settled(found, query)
-        if all(sides.values()):
-            ours, theirs = (_percentile(values, 99) for values in sides.values())
-            claims.append(
-                Claim(
-                    f"{what}: p99 latency against Structured Streaming",
-                    "lower",
-                    ours / theirs,
-                    "times theirs",
-                    f"p99 over {len(sides['Tenax'])} files at the same rate",
-                    "we aim at",
-                )
-            )
-    return tuple(claims)
 
 
-def _panels(found: Comparison) -> tuple[Panel, ...]:
-    panels = []
+def _panels(frame: pl.DataFrame, late: pl.DataFrame) -> Iterator[Panel]:
+    speed = frame.filter(what=SPEED)
     for query, what in QUERIES.items():
-        rounds = _of(found, query)
-        places = tuple(float(number) for number in range(1, len(rounds) + 1))
-        panels.append(
-            Panel(
-                f"Sustained throughput: {what}",
-                "round",
-                "rows per second",
-                (
-                    Curve("Tenax", places, tuple(one.tenax_rows_s for one in rounds), 0),
-                    Curve("Structured Streaming", places, tuple(one.spark_rows_s for one in rounds), 1),
-                ),
-                references=(Reference("plain Polars, one process", found.limit_rows_s[query]),),
-                logarithmic=True,
-            )
+        own = speed.filter(query=query)
+        limit = value(own.filter(side=POLARS), pl.col("rows_per_s").max())
+        yield Panel(
+            f"Sustained throughput: {what}",
+            "round",
+            "rows per second",
+            curves(own, "round", "rows_per_s", looks=(TENAX, STRUCTURED)),
+            references=(Reference("plain Polars, one process", limit),),
+            logarithmic=True,
         )
     for query, what in QUERIES.items():
-        curves = [
-            Curve(side, tuple(100 * (n + 1) / len(values) for n in range(len(values))), tuple(sorted(values)), look)
-            for look, (side, values) in enumerate(_settled(found, query).items())
-            if values
-        ]
-        if curves:
-            panels.append(Panel(f"Latency: {what}", "percent of files", "seconds at most", tuple(curves)))
-    return tuple(panels)
+        drawn = []
+        for look, side in enumerate((TENAX, STRUCTURED)):
+            seconds = sorted(values(late.filter(query=query, side=side), "latency_s"))
+            percents = tuple(100 * (place + 1) / len(seconds) for place in range(len(seconds)))
+            drawn += [Curve(side, percents, tuple(seconds), look)] if seconds else []
+        if drawn:
+            yield Panel(f"Latency: {what}", "percent of files", "seconds at most", tuple(drawn))
 
 
-if __name__ == "__main__":
-    serve(measure)
+EXPERIMENT = Experiment(
+    full=Plan((Case(Shape(100, 100_000, 1_000), 40, (1, 2, 4), 20, 2_000),), (TENAX, STRUCTURED), rounds=3),
+    quick=Plan((Case(Shape(12, 10_000, 100), 4, (2,), 0, 1_000),), (TENAX, STRUCTURED)),
+    measure=measure,
+    report=report,
+    prepare=prepare,
+)

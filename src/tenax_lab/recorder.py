@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tenax.chaos.record import Recorder
+from tenax.chaos.runs import RESULTS
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.costs import Costs
@@ -68,6 +69,7 @@ class RunRecorder(Recorder):
         super().__init__()
         self.graph = graph
         self.driver: Driver | None = None
+        self.folder = Path()
         self.rows: list[Row] = []
         self.costs = Costs()
         self.lost: list[int] = []
@@ -86,6 +88,10 @@ class RunRecorder(Recorder):
         self._back: set[int] = set()
         self._lost_s = 0.0
         self._finished_at_loss = 0
+
+    def results(self, output: str) -> Path:
+        """Where the results of an output are."""
+        return self.folder / RESULTS / output
 
     def of(self, kind: Kind) -> pl.DataFrame:
         """The rows of a kind."""

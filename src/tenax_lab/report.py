@@ -55,6 +55,12 @@ def values(frame: pl.DataFrame, expression: Column) -> list[float]:
     return [float(each) for each in frame.select(_expr(expression)).to_series().drop_nulls().to_list()]
 
 
+def percentile(column: str, percent: int) -> pl.Expr:
+    """The smallest value that so many percent of the values do not exceed."""
+    place = ((pl.len() * percent / 100).ceil() - 1).cast(pl.Int64).clip(lower_bound=0)
+    return pl.col(column).sort().get(place)
+
+
 def ratios(
     frame: pl.DataFrame, measure: Column, ours: pl.Expr | str, theirs: pl.Expr | str, on: Sequence[str]
 ) -> list[float]:

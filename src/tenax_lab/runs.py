@@ -51,7 +51,7 @@ def run(
     folder = bench.folder()
     recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
     driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session)
-    recorder.driver = driver
+    recorder.driver, recorder.folder = driver, folder
     if ends_after is not None:
         last_wanted = ends_after
         recorder.after_publication.append(lambda last: driver.request_stop() if last >= last_wanted else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,24 +19,53 @@ from tenax_lab.sides.sides import latencies
 
 SHAPE = Shape(batches=3, batch_rows=40, segments=4)
 
-COMPARISON = peers.Comparison(
-    plan=peers.FULL,
-    best={"means": 2, "joined": 4},
-    tuning={"means": {1: 10.0, 2: 30.0}, "joined": {2: 10.0, 4: 20.0}},
-    rounds=(
-        peers.Round("means", 900.0, 100.0, (9.0, 0.1, 0.2, 0.3), (9.0, 1.0, 2.0, 3.0)),
-        peers.Round("joined", 100.0, 50.0),
-        peers.Round("means", 800.0, 100.0),
-        peers.Round("joined", 300.0, 100.0),
-        peers.Round("means", 400.0, 100.0),
-        peers.Round("joined", 100.0, 100.0),
+
+def measured(what: str, side: str, number: int | None = None, **measures: lab.Value) -> lab.Row:
+    return {"what": what, "side": side, "round": number, **measures}
+
+
+SPEEDS = {
+    (1, "means"): (900.0, 100.0),
+    (1, "joined"): (100.0, 50.0),
+    (2, "means"): (800.0, 100.0),
+    (2, "joined"): (300.0, 100.0),
+    (3, "means"): (400.0, 100.0),
+    (3, "joined"): (100.0, 100.0),
+}
+LATENCIES = {peers.TENAX: (9.0, 0.1, 0.2, 0.3), peers.STRUCTURED: (9.0, 1.0, 2.0, 3.0)}
+MEMORY = {peers.TENAX: (1_000.0, 1_200.0, 1_100.0), peers.STRUCTURED: (2_000.0, 2_000.0, 2_500.0)}
+KEPT = {"means": 2, "joined": 4}
+COMPARED: list[lab.Row] = [
+    *(
+        measured(peers.SPEED, peers.POLARS, query=query, rows_per_s=rows_per_s)
+        for query, rows_per_s in (("means", 8_000.0), ("joined", 1_000.0))
     ),
-    limit_rows_s={"means": 8_000.0, "joined": 1_000.0},
-    tenax_mb=(1_000.0, 1_200.0, 1_100.0),
-    spark_mb=(2_000.0, 2_000.0, 2_500.0),
-    limit_mb=300.0,
-    compared={"means": 70, "joined": 60},
-)
+    measured(peers.MEMORY, peers.POLARS, peak_mb=300.0),
+    *(
+        measured(peers.SPEED, side, number, query=query, rows_per_s=speed, shuffle_partitions=KEPT[query])
+        for (number, query), speeds in SPEEDS.items()
+        for side, speed in zip((peers.TENAX, peers.STRUCTURED), speeds, strict=True)
+    ),
+    *(
+        measured(peers.MEMORY, side, number, peak_mb=peak_mb)
+        for side, peaks in MEMORY.items()
+        for number, peak_mb in enumerate(peaks, start=1)
+    ),
+    *(measured(peers.EQUAL, peers.TENAX, 1, query=query, rows=rows) for query, rows in (("means", 70), ("joined", 60))),
+]
+PACED: list[lab.Row] = [
+    measured(peers.LATENCY, side, 1, query="means", place=place, latency_s=latency_s)
+    for side, latencies_s in LATENCIES.items()
+    for place, latency_s in enumerate(latencies_s)
+]
+TUNED: list[lab.Row] = [
+    measured(peers.TUNED, peers.STRUCTURED, query=query, shuffle_partitions=count, rows_per_s=rows_per_s)
+    for query, count, rows_per_s in (("means", 1, 10.0), ("means", 2, 30.0), ("joined", 2, 10.0), ("joined", 4, 20.0))
+]
+
+
+def comparison(*rows: lab.Row) -> Findings:
+    return peers.report(peers.EXPERIMENT.full, lab.frame(rows))
 
 
 def seen(part: str, side: str = "", number: int = 1, **measures: float) -> lab.Row:
@@ -86,27 +114,27 @@ def written(found: Findings, folder: Path) -> None:
 
 
 def test_the_ratio_to_structured_streaming_is_a_median_of_rounds_with_its_spread() -> None:
-    means, joined = rows_of(peers.findings(COMPARISON), "Sustained")
+    means, joined = rows_of(comparison(*COMPARED), "Sustained")
     assert (means["ratio"], means["spread"], means["met"]) == (8.0, "4.00 to 9.00", "yes")
     assert (joined["ratio"], joined["spread"], joined["met"]) == (2.0, "1.00 to 3.00", "no")
     assert means["share"] == 0.1
 
 
 def test_latencies_leave_the_first_quarter_out_and_show_both_sides() -> None:
-    ours, theirs = rows_of(peers.findings(COMPARISON), "Latency")
+    ours, theirs = rows_of(comparison(*COMPARED, *PACED), "Latency")
     assert (ours["side"], ours["p50"], ours["p99"]) == ("Tenax", 0.2, 0.3)
     assert (theirs["side"], theirs["p50"], theirs["p99"]) == ("Structured Streaming", 2.0, 3.0)
 
 
 def test_the_table_says_which_shuffle_partitions_were_kept() -> None:
-    kept = [row["shuffle partitions"] for row in rows_of(peers.findings(COMPARISON), "Structured") if row["kept"]]
+    rows = rows_of(comparison(*COMPARED, *TUNED), "Structured")
+    kept = [row["shuffle partitions"] for row in rows if row["kept"]]
     assert kept == [2, 4]
 
 
 def test_a_comparison_without_latencies_or_tuning_is_written_too(tmp_path: Path) -> None:
-    written(peers.findings(COMPARISON), tmp_path / "all")
-    plain = tuple(replace(one, tenax_latency_s=(), spark_latency_s=()) for one in COMPARISON.rounds)
-    written(peers.findings(replace(COMPARISON, rounds=plain, tuning={})), tmp_path / "less")
+    written(comparison(*COMPARED, *PACED, *TUNED), tmp_path / "all")
+    written(comparison(*COMPARED), tmp_path / "less")
 
 
 def test_every_overhead_stands_beside_its_goal() -> None:
@@ -197,7 +225,7 @@ def test_a_side_tells_its_series_and_the_memory_of_its_tree(tmp_path: Path) -> N
         deadline_s=60,
         step=steps.append,
     )
-    assert len(found.series["means s"]) == 2
+    assert [row["query"] for row in found.rows] == ["means", "means"]
     assert found.peak_mb > 1
     assert steps == ["plain Polars, means"]
 

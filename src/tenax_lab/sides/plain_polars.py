@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
 from tenax.store.records import JsonObject, integer, items, text
-from tenax_lab.sides.sides import Series, Step, serve
+from tenax_lab.lab import Row
+from tenax_lab.sides.sides import Step, serve
 
 SLIDE_US = 1_000_000
 PANES = 10
 
 
-def measure(arguments: JsonObject, step: Step) -> Series:
-    """Rows per second of each query, files to file."""
+def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
+    """The seconds that each query takes, files to file."""
     work, inputs = Path(text(arguments, "work")), Path(text(arguments, "inputs"))
     work.mkdir(parents=True, exist_ok=True)
-    found: Series = {}
     for query in items(arguments["queries"]):
         name = str(query)
-        seconds = []
         for _ in range(integer(arguments, "repeats")):
             started = time.perf_counter()
             windowed(name, inputs).collect(engine="streaming").write_parquet(work / f"{name}.parquet")
-            seconds.append(time.perf_counter() - started)
-        found[f"{name} s"] = seconds
+            yield {"query": name, "seconds": time.perf_counter() - started}
         step(f"plain Polars, {name}")
-    return found
 
 
 def windowed(query: str, inputs: Path) -> pl.LazyFrame:
@@ -48,7 +46,7 @@ def _per_window(folder: Path, aggregates: list[pl.Expr]) -> pl.LazyFrame:
     pane = (pl.col("ts").dt.epoch("us") // SLIDE_US).alias("pane")
     panes = pl.scan_parquet(folder / "*.parquet").group_by("segment", pane).agg(aggregates)
     ends = panes.with_columns(pl.int_ranges(pl.col("pane") + 1, pl.col("pane") + 1 + PANES).alias("end"))
-    names = [one.meta.output_name() for one in aggregates]
+    names = [aggregate.meta.output_name() for aggregate in aggregates]
     summed = ends.explode("end").group_by("segment", "end").agg(pl.col(names).sum())
     return summed.with_columns((pl.col("end") * SLIDE_US).cast(pl.Datetime("us")).alias("window_end")).drop("end")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tenax.engine.session import LOOPBACK, NODE_SLOTS, errors_to, own_spark_home
 from tenax.store.records import JsonObject, integer, items, mapping, text
+from tenax_lab.lab import Row
 from tenax_lab.sides.inputs import KINDS, Schedule, Shape
-from tenax_lab.sides.sides import Series, Step, latencies, serve
+from tenax_lab.sides.sides import Step, latencies, serve
 
 SCHEMAS = {"locations": "ts TIMESTAMP, segment BIGINT, speed DOUBLE", "reports": "ts TIMESTAMP, segment BIGINT"}
 SETTINGS = {
@@ -36,12 +37,12 @@ LATENCY_DEADLINE_S = 60.0  # how long after the last file the results may take
 POLL_S = 0.05
 
 
-def measure(arguments: JsonObject, step: Step) -> Series:
+def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
     """Run the queries over all files with each number of shuffle partitions; then, if asked to, as files appear."""
     work, inputs = Path(text(arguments, "work")), Path(text(arguments, "inputs"))
     warmup, files = integer(arguments, "warmup"), integer(arguments, "files_per_trigger")
+    paced = mapping(arguments["latency"])
     spark = local_cluster(work, integer(arguments, "nodes"))
-    found: Series = {}
     for query, counts in mapping(arguments["partitions"]).items():
         for partitions in items(counts):
             spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -53,15 +54,14 @@ def measure(arguments: JsonObject, step: Step) -> Series:
                 .start(str(work / name))
             )
             running.awaitTermination()
-            found |= {f"{name} {what}": values for what, values in _throughput(running, warmup).items()}
+            speed = _rows_per_s(running, warmup)
+            yield {"what": "speed", "query": query, "shuffle_partitions": int(str(partitions)), "rows_per_s": speed}
             step(f"Structured Streaming, {query}, {partitions} shuffle partitions")
-    paced = mapping(arguments["latency"])
-    for query, partitions in mapping(arguments["best"]).items() if paced else ():
-        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        found[f"{query} latency s"] = _paced(spark, query, inputs, work, paced)
-        step(f"Structured Streaming, {query}, latency")
+        if paced:
+            for place, latency_s in enumerate(_paced(spark, query, inputs, work, paced)):
+                yield {"what": "latency", "query": query, "place": place, "latency_s": latency_s}
+            step(f"Structured Streaming, {query}, latency")
     spark.stop()
-    return found
 
 
 def local_cluster(work: Path, nodes: int) -> SparkSession:
@@ -93,15 +93,11 @@ def _query(spark: SparkSession, query: str, inputs: Path, files_per_trigger: int
     return result.withColumn("window_end", f.col("window.end")).drop("window")
 
 
-def _throughput(query: StreamingQuery, warmup: int) -> Series:
-    """Rows per second from the end of the warm-up to the end of the last batch that had rows."""
-    batches = [one for one in query.recentProgress if one.numInputRows > 0]
-    measured = batches[warmup:]
-    rows = sum(one.numInputRows for one in measured)
-    return {
-        "rows/s": [rows / (_ended_s(measured[-1]) - _ended_s(batches[warmup - 1]))],
-        "batch s": [one.durationMs["triggerExecution"] / 1000 for one in measured],
-    }
+def _rows_per_s(query: StreamingQuery, warmup: int) -> float:
+    """From the end of the warm-up to the end of the last batch that had rows."""
+    batches = [progress for progress in query.recentProgress if progress.numInputRows > 0]
+    rows = sum(progress.numInputRows for progress in batches[warmup:])
+    return float(rows / (_ended_s(batches[-1]) - _ended_s(batches[warmup - 1])))
 
 
 def _paced(spark: SparkSession, query: str, inputs: Path, work: Path, paced: JsonObject) -> list[float]:
@@ -129,11 +125,11 @@ def _paced(spark: SparkSession, query: str, inputs: Path, work: Path, paced: Jso
 
 def _done(progress: Sequence[StreamingQueryProgress]) -> list[tuple[float, int]]:
     """When each batch was committed, and how many locations were read by then."""
-    found, rows = [], 0
-    for one in progress:
-        rows += sum(source.numInputRows for source in one.sources if "locations" in source.description)
-        found.append((_ended_s(one), rows))
-    return found
+    done, rows = [], 0
+    for batch in progress:
+        rows += sum(source.numInputRows for source in batch.sources if "locations" in source.description)
+        done.append((_ended_s(batch), rows))
+    return done
 
 
 def _ended_s(progress: StreamingQueryProgress) -> float:
