@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+import polars as pl
+
+APPEARED, SHOWN, OUTCOME = "appeared", "shown", "outcome"
+"""What rows tell of: a second of input, results as readers see them, and how the run went."""
+OUTCOME_COLUMNS = (
+    "killed_s",
+    "returned_s",
+    "killed",
+    "detection_s",
+    "restarts",
+    "tentative",
+    "corrected",
+    "exact",
+)
 STEADY = 3  # outputs in a row that are as prompt as before: a single one may have been on its way at the kill
 
 
@@ -62,38 +76,30 @@ class SideRun:
     exact: bool | None
 
     @classmethod
-    def from_series(cls, side: str, number: int, series: Mapping[str, Sequence[float]]) -> SideRun:
-        """What the process of a side told."""
-        columns = (series["shown s"], series["shown second"], series["shown final"], series["shown tentative"])
-        shown = (Shown(at_s, int(second), final, open_) for at_s, second, final, open_ in zip(*columns, strict=True))
-        detection, exact = series.get("detection s", ()), series.get("exact", ())
+    def from_rows(cls, rows: pl.DataFrame) -> SideRun:
+        """One trial of a frame of observations."""
+        end = rows.filter(what=OUTCOME).row(0, named=True)
+        shown = rows.filter(what=SHOWN).sort("at_s", "second").select("at_s", "second", "final", "tentative_part")
         return cls(
-            side,
-            number,
-            tuple(series["appeared s"]),
-            tuple(sorted(shown, key=lambda one: (one.at_s, one.second))),
-            series["killed s"][0],
-            series["returned s"][0],
-            int(series["killed"][0]),
-            detection[0] if detection else None,
-            int(sum(series.get("restarts", ()))),
-            int(sum(series.get("tentative", ()))),
-            int(sum(series.get("corrected", ()))),
-            bool(exact[0]) if exact else None,
+            side=end["side"],
+            number=end["round"],
+            appeared_s=tuple(rows.filter(what=APPEARED).sort("second")["at_s"]),
+            shown=tuple(Shown(*row) for row in shown.iter_rows()),
+            **{name: end[name] for name in OUTCOME_COLUMNS},
         )
 
     def advances(self, *, whole: bool) -> list[Shown]:
         """The outputs that held a newer second than any before; `whole` counts complete and final ones alone."""
-        newest, found = -1, []
-        for one in self.shown:
-            if one.second > newest and (one.whole or not whole):
-                newest = one.second
-                found.append(one)
-        return found
+        newest, advances = -1, []
+        for output in self.shown:
+            if output.second > newest and (output.whole or not whole):
+                newest = output.second
+                advances.append(output)
+        return advances
 
     def after_kill(self, *, whole: bool) -> list[Shown]:
         """The same after the kill: each holds a second that was not out at that moment."""
-        return [one for one in self.advances(whole=whole) if one.at_s > self.killed_s]
+        return [output for output in self.advances(whole=whole) if output.at_s > self.killed_s]
 
     def silence_s(self, *, whole: bool) -> float | None:
         """From the kill to the next output."""
@@ -102,7 +108,7 @@ class SideRun:
 
     def longest_gap_s(self) -> float | None:
         """The longest time without an output, from the kill to the end."""
-        times = [self.killed_s, *(one.at_s for one in self.after_kill(whole=False))]
+        times = [self.killed_s, *(output.at_s for output in self.after_kill(whole=False))]
         return max((later - earlier for earlier, later in pairwise(times)), default=None)
 
     def first_share(self) -> float | None:
@@ -113,33 +119,33 @@ class SideRun:
     def incomplete(self) -> int:
         """The seconds that were shown before they were complete and final."""
         first: dict[int, Shown] = {}
-        for one in self.shown:
-            first.setdefault(one.second, one)
-        return sum(not one.whole for one in first.values())
+        for output in self.shown:
+            first.setdefault(output.second, output)
+        return sum(not output.whole for output in first.values())
 
     def latencies(self, *, whole: bool) -> dict[int, tuple[float, float]]:
         """For each second that was shown: when that was, and how long after it appeared."""
-        found: dict[int, tuple[float, float]] = {}
+        covered: dict[int, tuple[float, float]] = {}
         next_second = 1  # the first second completes no window
-        for one in self.advances(whole=whole):
-            for second in range(next_second, one.second + 1):
-                found[second] = (one.at_s, one.at_s - self.appeared_s[second])
-            next_second = one.second + 1
-        return found
+        for output in self.advances(whole=whole):
+            for second in range(next_second, output.second + 1):
+                covered[second] = (output.at_s, output.at_s - self.appeared_s[second])
+            next_second = output.second + 1
+        return covered
 
     def periods(self, *, whole: bool) -> dict[Period, list[float]]:
         """Latencies by period."""
-        found: dict[Period, list[float]] = {period: [] for period in Period}
+        by_period: dict[Period, list[float]] = {period: [] for period in Period}
         begin_s = self.killed_s - (self.returned_s - self.killed_s)
         for second, (at_s, latency_s) in self.latencies(whole=whole).items():
             appeared_s = self.appeared_s[second]
             if appeared_s >= self.returned_s:
-                found[Period.AFTER].append(latency_s)
+                by_period[Period.AFTER].append(latency_s)
             elif at_s > self.killed_s:
-                found[Period.DURING].append(latency_s)
+                by_period[Period.DURING].append(latency_s)
             elif appeared_s >= begin_s:
-                found[Period.BEFORE].append(latency_s)
-        return found
+                by_period[Period.BEFORE].append(latency_s)
+        return by_period
 
     def back_s(self) -> float | None:
         """From the kill until all is final and up to date: complete, and as prompt as the slowest before."""
@@ -147,10 +153,10 @@ class SideRun:
         if usual_s is None:
             return None
         after = self.after_kill(whole=True)
-        prompt = [one.at_s - self.appeared_s[one.second] <= usual_s for one in after]
-        for place, one in enumerate(after):
+        prompt = [output.at_s - self.appeared_s[output.second] <= usual_s for output in after]
+        for place, output in enumerate(after):
             if all(prompt[place : place + STEADY]):
-                return one.at_s - self.killed_s
+                return output.at_s - self.killed_s
         return None
 
 

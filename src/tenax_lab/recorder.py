@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tenax.chaos.oracle import Verdict
 from tenax.chaos.record import Recorder
 from tenax.chaos.runs import RESULTS
 from tenax.control import events, instructions
@@ -75,6 +76,7 @@ class RunRecorder(Recorder):
         self.lost: list[int] = []
         self.replayed = 0
         self.exact: bool | None = None
+        self.verdict: Verdict | None = None
         self.after_pass: list[Callable[[int], None]] = []
         self.after_publication: list[Callable[[int], None]] = []
         self.after_event: list[Callable[[events.Event], None]] = []

@@ -60,7 +60,8 @@ def run(
     if stop.outcome is not (Outcome.STOPPED if stopped or ends_after is not None else Outcome.FINISHED):
         raise ClusterFailed(f"a measured run ends well, found {stop.outcome} ({stop.reason}): correct that first")
     if judged:
-        recorder.exact = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes).held
+        recorder.verdict = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes)
+        recorder.exact = recorder.verdict.held
     return recorder
 
 

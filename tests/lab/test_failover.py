@@ -13,11 +13,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tenax_lab import failover
-from tenax_lab.failover_measures import Period, Shown, SideRun, percentile
-from tenax_lab.failover_tenax import Publication, shown
+from tenax_lab import failover, lab
+from tenax_lab.failover_measures import APPEARED, OUTCOME, OUTCOME_COLUMNS, SHOWN, Period, Shown, SideRun, percentile
 from tenax_lab.findings import Findings, Machine, Result
-from tenax_lab.sides.failover_files import Ordeal, Seconds, SinkLog, committed_rows, newest_second
+from tenax_lab.sides.failover_files import Scenario, Seconds, SinkLog, committed_rows, newest_second
 from tenax_lab.sides.failover_structured import BACKEND, EXECUTOR_ID, executors
 from tenax_lab.sides.inputs import Shape, write_inputs
 
@@ -45,15 +44,31 @@ RUN = SideRun(
 )
 
 
-def comparison() -> failover.Comparison:
+def observed(side_run: SideRun) -> list[lab.Row]:
+    trial: lab.Row = {"side": side_run.side, "round": side_run.number}
+    outcome: lab.Row = {name: getattr(side_run, name) for name in OUTCOME_COLUMNS}
+    return [
+        *({**trial, "what": APPEARED, "second": n, "at_s": at_s} for n, at_s in enumerate(side_run.appeared_s)),
+        *(
+            {**trial, "what": SHOWN, "at_s": each.at_s, "second": each.second, "final": each.final,
+             "tentative_part": each.tentative}
+            for each in side_run.shown
+        ),
+        {**trial, "what": OUTCOME, **outcome},
+        {**trial, "what": failover.EQUAL, "rows": 120},
+    ]  # fmt: skip
+
+
+def comparison() -> Findings:
     late = (Shown(9.7, 9, 1.0, 0.0),)  # silent until everything is there at once
     silent = replace(RUN, shown=(*BEFORE, *late), tentative=0, corrected=0, exact=None)
     runs = [replace(RUN if side in failover.GOING_ON else silent, side=side) for side in failover.SIDES]
-    return failover.Comparison(failover.QUICK, tuple(runs), 120)
+    frame = lab.frame(row for side_run in runs for row in observed(side_run))
+    return failover.report(failover.EXPERIMENT.quick, frame)
 
 
-def ordeal(inputs: Path) -> Ordeal:
-    return Ordeal(inputs, SHAPE, 4, 2, 0.01, 6.3, 5.0, 5.0)
+def scenario(inputs: Path) -> Scenario:
+    return Scenario(inputs, SHAPE, 4, 2, 0.01, 6.3, 5.0, 5.0)
 
 
 def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
@@ -105,28 +120,15 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile([], 50) is None
 
 
-def test_a_run_is_read_back_from_what_its_process_told() -> None:
-    series = {
-        "appeared s": list(RUN.appeared_s),
-        "shown s": [one.at_s for one in RUN.shown],
-        "shown second": [float(one.second) for one in RUN.shown],
-        "shown final": [one.final for one in RUN.shown],
-        "shown tentative": [one.tentative for one in RUN.shown],
-        "killed s": [3.7],
-        "returned s": [7.7],
-        "killed": [2.0],
-        "detection s": [0.1],
-        "tentative": [3.0],
-        "corrected": [3.0],
-        "exact": [1.0],
-    }
-    assert SideRun.from_series("passive", 1, series) == RUN
-    less = {name: values for name, values in series.items() if name not in {"detection s", "exact"}}
-    assert SideRun.from_series("structured", 1, less).exact is None
+def test_a_run_is_read_back_from_its_rows() -> None:
+    assert SideRun.from_rows(lab.frame(observed(RUN))) == RUN
+    less = replace(RUN, side="structured", detection_s=None, exact=None)
+    both = lab.frame([*observed(RUN), *observed(less)])
+    assert failover.side_runs(both) == [RUN, less]
 
 
 def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
-    claims = failover.findings(comparison()).claims
+    claims = comparison().claims
     goals = [claim for claim in claims if "next output" in claim.statement]
     assert [claim.ours for claim in goals] == pytest.approx([1.3, 1.3])
     assert all("met" in claim.over for claim in goals)
@@ -136,7 +138,7 @@ def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
 
 
 def test_the_table_has_a_row_for_each_side_and_round_and_is_written(tmp_path: Path) -> None:
-    found = failover.findings(comparison())
+    found = comparison()
     rows = rows_of(found, "After the kill")
     assert [row["side"] for row in rows] == list(failover.SIDES.values())
     assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"]
@@ -147,23 +149,21 @@ def test_the_table_has_a_row_for_each_side_and_round_and_is_written(tmp_path: Pa
 
 
 def test_readers_see_the_share_of_partitions_of_a_batch_at_each_moment() -> None:
-    publications = [
-        Publication(1.0, 0, 1, 2, tentative=False),
-        Publication(1.0, 1, 2, 2, tentative=True),
-        Publication(2.0, 1, 2, 2, tentative=False),
+    published = pl.DataFrame(
+        [(1.0, 0, 1, 2, False), (1.0, 1, 2, 2, True), (2.0, 1, 2, 2, False)],
+        schema=["at_s", "partition", "first", "last", "tentative"],
+        orient="row",
+    )
+    rows = list(failover.shown(published, {2: 7}, partitions=2))  # batch 1 has no results
+    assert rows == [
+        {"what": SHOWN, "at_s": 1.0, "second": 7, "final": 0.5, "tentative_part": 0.5},
+        {"what": SHOWN, "at_s": 2.0, "second": 7, "final": 1.0, "tentative_part": 0.0},
     ]
-    series = shown(publications, {2: 7}, partitions=2)  # batch 1 has no results
-    assert series == {
-        "shown s": [1.0, 2.0],
-        "shown second": [7.0, 7.0],
-        "shown final": [0.5, 1.0],
-        "shown tentative": [0.5, 0.0],
-    }
 
 
 def test_the_files_of_a_second_appear_together(tmp_path: Path) -> None:
     write_inputs(tmp_path / "inputs", 1, SHAPE)
-    seconds = Seconds(ordeal(tmp_path / "inputs"), tmp_path / "appearing")
+    seconds = Seconds(scenario(tmp_path / "inputs"), tmp_path / "appearing")
     seconds.start()
     seconds.join()
     folders = sorted((tmp_path / "appearing" / "locations").iterdir())
@@ -174,15 +174,15 @@ def test_the_files_of_a_second_appear_together(tmp_path: Path) -> None:
 
 def test_no_second_appears_after_the_schedule_was_stopped(tmp_path: Path) -> None:
     write_inputs(tmp_path / "inputs", 1, SHAPE)
-    seconds = Seconds(replace(ordeal(tmp_path / "inputs"), interval_s=3_600.0), tmp_path / "appearing")
+    seconds = Seconds(replace(scenario(tmp_path / "inputs"), interval_s=3_600.0), tmp_path / "appearing")
     seconds.start()
     seconds.stop()
     seconds.join()
     assert len(seconds.appeared_s) <= 1
 
 
-def test_an_ordeal_travels_as_plain_data(tmp_path: Path) -> None:
-    assert Ordeal.from_data(json.loads(json.dumps(ordeal(tmp_path).to_data()))) == ordeal(tmp_path)
+def test_a_scenario_travels_as_plain_data(tmp_path: Path) -> None:
+    assert Scenario.from_data(json.loads(json.dumps(scenario(tmp_path).to_data()))) == scenario(tmp_path)
 
 
 def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> 
     assert committed_rows(tmp_path).height == 2
 
 
-def test_only_executors_of_this_process_are_struck() -> None:
-    words = [BACKEND.decode(), EXECUTOR_ID.decode(), "3"]
+def test_only_executors_of_this_process_are_hit() -> None:
+    words = [BACKEND, EXECUTOR_ID, "3"]
     command = [sys.executable, "-c", "print(flush=True); input()", *words]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None

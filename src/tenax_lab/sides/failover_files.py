@@ -20,7 +20,7 @@ SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ordeal:
+class Scenario:
     """What every side goes through: the same seconds of input, and the same rack that dies and returns.
 
     - A second of input appears every `interval_s`; that is how long a batch is, too.
@@ -42,7 +42,7 @@ class Ordeal:
         return {**asdict(self), "inputs": str(self.inputs)}
 
     @classmethod
-    def from_data(cls, data: JsonObject) -> Ordeal:
+    def from_data(cls, data: JsonObject) -> Scenario:
         """What `to_data` gave."""
         shape = mapping(data["shape"])
         return cls(
@@ -64,8 +64,8 @@ class Seconds(Schedule):
     - It ends when it is told to, or with the last second of the input.
     """
 
-    def __init__(self, ordeal: Ordeal, folder: Path) -> None:
-        super().__init__(ordeal.inputs, folder, ordeal.shape, ordeal.interval_s)
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        super().__init__(scenario.inputs, folder, scenario.shape, scenario.interval_s)
         self._enough = threading.Event()
 
     def run(self) -> None:
@@ -126,15 +126,15 @@ class SinkLog:
 
     def look(self) -> list[Commit]:
         """What was committed since the last look, in order."""
-        found = []
+        commits = []
         while (entry := self._entry()) is not None:  # ends: batches are numbered, and each is read once
             lines = entry.read_text().splitlines()[1:]  # the first names the version of the format
             paths = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
             new = tuple(path for path in paths if path not in self._known)  # every tenth entry repeats all before it
             self._known.update(new)
-            found.append(Commit(entry.stat().st_mtime, new))
+            commits.append(Commit(entry.stat().st_mtime, new))
             self._next += 1
-        return found
+        return commits
 
     def _entry(self) -> Path | None:
         names = (str(self._next), f"{self._next}.compact")

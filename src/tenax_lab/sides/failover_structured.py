@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tenax.engine.processes import ancestors
 from tenax.errors import ClusterFailed
 from tenax.store.records import JsonObject, integer, mapping, text
-from tenax_lab.sides.failover_files import Ordeal, Seconds, SinkLog, newest_second
-from tenax_lab.sides.sides import Series, Step, serve
+from tenax_lab.failover_measures import APPEARED, OUTCOME, SHOWN
+from tenax_lab.lab import Row
+from tenax_lab.sides.failover_files import Scenario, Seconds, SinkLog, newest_second
+from tenax_lab.sides.sides import Step, serve
 from tenax_lab.sides.structured_streaming import SCHEMAS, local_cluster
 
 POLL_S = 0.02
@@ -25,25 +27,24 @@ START_DEADLINE_S = 120.0
 END_DEADLINE_S = 300.0  # how long after the last second of input its results may take
 MAX_RESTARTS = 20
 RESULTS = "results"
-PROC = Path("/proc")
-BACKEND = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
-EXECUTOR_ID = b"--executor-id"
+BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+EXECUTOR_ID = "--executor-id"
 
 
-def measure(arguments: JsonObject, step: Step) -> Series:
-    """Run the windowed mean as files appear, strike in between, and tell what was shown when."""
-    work, ordeal = Path(text(arguments, "work")), Ordeal.from_data(mapping(arguments["ordeal"]))
-    spark = _session(work, ordeal.nodes)
+def measure(arguments: JsonObject, step: Step) -> list[Row]:
+    """Run the windowed mean as files appear, fault in between, and tell what was shown when."""
+    work, scenario = Path(text(arguments, "work")), Scenario.from_data(mapping(arguments["scenario"]))
+    spark = _session(work, scenario.nodes)
     spark.conf.set("spark.sql.shuffle.partitions", str(integer(arguments, "shuffle_partitions")))
-    seconds = Seconds(ordeal, work / "appearing")
-    found = _watch(lambda: _start(spark, seconds.folder, work), seconds, Strike(spark, ordeal), work / RESULTS)
+    seconds = Seconds(scenario, work / "appearing")
+    rows = _watch(lambda: _start(spark, seconds.folder, work), seconds, RackFault(spark, scenario), work / RESULTS)
     step("Structured Streaming")
     spark.stop()
-    return found
+    return rows
 
 
 @dataclass(slots=True)
-class Strike:
+class RackFault:
     """Kills one rack some time after the first result, and lets as many executors return later.
 
     Executors are dealt out to racks in the order of their ids, as the nodes of a run of Tenax are. The limit goes down
@@ -51,7 +52,7 @@ class Strike:
     """
 
     spark: SparkSession
-    ordeal: Ordeal
+    scenario: Scenario
     killed_s: float | None = None
     returned_s: float | None = None
     killed: int = 0
@@ -59,24 +60,24 @@ class Strike:
     def look(self, first_s: float | None) -> None:
         """Do what is due, given when the first result was there."""
         now_s = time.time()
-        if first_s is None or now_s < first_s + self.ordeal.kill_after_s:
+        if first_s is None or now_s < first_s + self.scenario.kill_after_s:
             return
         if self.killed_s is None:
             pids = executors()
-            struck = [pids[one] for place, one in enumerate(sorted(pids)) if place % self.ordeal.racks == 0]
-            self.killed = len(struck)
-            self._limit(self.ordeal.nodes - self.killed)
+            hit = [pids[executor] for place, executor in enumerate(sorted(pids)) if place % self.scenario.racks == 0]
+            self.killed = len(hit)
+            self._limit(self.scenario.nodes - self.killed)
             self.killed_s = time.time()
-            for pid in struck:
+            for pid in hit:
                 os.kill(pid, signal.SIGKILL)
-        elif self.returned_s is None and now_s >= self.killed_s + self.ordeal.away_s:
-            self._limit(self.ordeal.nodes)
+        elif self.returned_s is None and now_s >= self.killed_s + self.scenario.away_s:
+            self._limit(self.scenario.nodes)
             self.returned_s = time.time()
 
     @property
     def over(self) -> bool:
         """Whether nodes could return long enough ago."""
-        return self.returned_s is not None and time.time() >= self.returned_s + self.ordeal.tail_s
+        return self.returned_s is not None and time.time() >= self.returned_s + self.scenario.tail_s
 
     def _limit(self, count: int) -> None:
         """How many executors the cluster shall keep up."""
@@ -88,20 +89,18 @@ class Strike:
 
 def executors() -> dict[int, int]:
     """The processes of the executors that this process has started, by executor id."""
-    found = {}
-    for entry in PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
+    by_id = {}
+    for process in psutil.Process().children(recursive=True):
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
+            words = process.cmdline()
+        except psutil.Error:
             continue  # it has ended
-        if BACKEND in words and EXECUTOR_ID in words and os.getpid() in ancestors(int(entry.name)):
-            found[int(words[words.index(EXECUTOR_ID) + 1])] = int(entry.name)
-    return found
+        if BACKEND in words and EXECUTOR_ID in words:
+            by_id[int(words[words.index(EXECUTOR_ID) + 1])] = process.pid
+    return by_id
 
 
-def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, strike: Strike, results: Path) -> Series:
+def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, fault: RackFault, results: Path) -> list[Row]:
     """Run the query until all input is shown; should it die, it goes on from its checkpoint."""
     log = SinkLog(results)
     shown: list[tuple[float, int]] = []
@@ -110,7 +109,7 @@ def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, strike: Strike
     running = start()
     seconds.start()
     deadline = time.monotonic() + seconds.shape.batches * seconds.interval_s + END_DEADLINE_S
-    while not (strike.over and not seconds.is_alive() and shown and shown[-1][1] >= len(seconds.appeared_s) - 1):
+    while not (fault.over and not seconds.is_alive() and shown and shown[-1][1] >= len(seconds.appeared_s) - 1):
         if time.monotonic() > deadline or restarts > MAX_RESTARTS:
             raise ClusterFailed(
                 f"all {len(seconds.appeared_s)} seconds are shown in the end, found {shown[-1:]} after {restarts} "
@@ -121,27 +120,25 @@ def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, strike: Strike
             if second is not None:  # its first commits have no rows: windows are complete one micro-batch later
                 first_s = first_s or commit.at_s
                 shown.append((commit.at_s, second))
-        strike.look(first_s)
-        if strike.over:
+        fault.look(first_s)
+        if fault.over:
             seconds.stop()
         if not running.isActive:
             restarts += 1
             running = start()
         time.sleep(POLL_S)
     running.stop()
-    assert strike.killed_s is not None
-    assert strike.returned_s is not None
-    return {
-        "appeared s": seconds.appeared_s,
-        "shown s": [at_s for at_s, _ in shown],
-        "shown second": [float(second) for _, second in shown],
-        "shown final": [1.0] * len(shown),
-        "shown tentative": [0.0] * len(shown),
-        "killed s": [strike.killed_s],
-        "returned s": [strike.returned_s],
-        "killed": [float(strike.killed)],
-        "restarts": [float(restarts)],
-    }
+    assert fault.killed_s is not None
+    assert fault.returned_s is not None
+    rows: list[Row] = [
+        {"what": APPEARED, "second": second, "at_s": at_s} for second, at_s in enumerate(seconds.appeared_s)
+    ]
+    rows += [
+        {"what": SHOWN, "at_s": at_s, "second": second, "final": 1.0, "tentative_part": 0.0} for at_s, second in shown
+    ]
+    outcome: Row = {"killed_s": fault.killed_s, "returned_s": fault.returned_s, "killed": fault.killed}
+    nothing: Row = {"detection_s": None, "tentative": 0, "corrected": 0, "exact": None}
+    return [*rows, {"what": OUTCOME, "restarts": restarts, **outcome, **nothing}]
 
 
 def _start(spark: SparkSession, inputs: Path, work: Path) -> StreamingQuery:
