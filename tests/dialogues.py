@@ -1,4 +1,4 @@
-"""Conversations with a coordinator, for tests: it is told what happened, and its orders become short lines of text."""
+"""Conversations with a coordinator, for tests: it learns what happened, and what follows becomes lines of text."""
 
 from __future__ import annotations
 
@@ -139,22 +139,22 @@ class Dialogue:
         self.tell(Started(1, tuple(nodes), None, 0, {}))
 
     def tell(self, event: Event) -> list[str]:
-        """Hand an event over; the instructions that follow, as lines."""
-        instructions = self.coordinator.handle(event)
+        """Hand an event over; what follows, as lines."""
+        decided = self.coordinator.handle(event)
         self.coordinator.check_invariants()
-        for one in instructions:
-            match one:
+        for each in decided:
+            match each:
                 case RunPass(kind=PassKind.LIVE):
-                    self.live = one
+                    self.live = each
                 case RunPass():
-                    self.round = one
+                    self.round = each
                 case Publish():
-                    self.publish = one
+                    self.publish = each
                 case StoreCheckpoint():
-                    self.store = one
+                    self.store = each
                 case LogBatches():
-                    self.log = one
-        return [said for one in instructions for said in lines(one)]
+                    self.log = each
+        return [said for each in decided for said in lines(each)]
 
     def logs(self, count: int, ended: bool = False) -> list[str]:
         """The next batches are in the log."""
@@ -212,59 +212,61 @@ class Dialogue:
         raise AssertionError(f"tasks are back after at most {MAX_ROUNDS} events")
 
 
-def lines(one: Decided) -> list[str]:
+def lines(each: Decided) -> list[str]:
     """An instruction with all that it says; a pass takes several lines."""
-    match one:
+    match each:
         case LogBatches():
-            return [f"log {one.count} from {one.first}{_again(one.attempt)}"]
+            return [f"log {each.count} from {each.first}{_again(each.attempt)}"]
         case RunPass():
-            return _pass(one)
+            return _pass(each)
         case CancelPass():
-            return [f"cancel {one.pass_id}"]
+            return [f"cancel {each.pass_id}"]
         case Publish():
             parts = ", ".join(
-                f"{part.task} {part.first}-{part.last}" + (f" at {part.quality:.2f}" if one.tentative else "")
-                for part in one.parts
+                f"{part.task} {part.first}-{part.last}" + (f" at {part.quality:.2f}" if each.tentative else "")
+                for part in each.parts
             )
-            return [f"publish {'tentative ' if one.tentative else ''}{one.pass_id}: {parts}{_again(one.attempt)}"]
+            return [f"publish {'tentative ' if each.tentative else ''}{each.pass_id}: {parts}{_again(each.attempt)}"]
         case StoreCheckpoint():
-            versions = (f"{version} {node}" for version, node in zip(one.versions, one.nodes, strict=True))
-            return [f"store {one.cut.number}: {', '.join(versions)}{_again(one.attempt)}"]
+            versions = (f"{version} {node}" for version, node in zip(each.versions, each.nodes, strict=True))
+            return [f"store {each.cut.number}: {', '.join(versions)}{_again(each.attempt)}"]
         case CancelCheckpoint():
-            return [f"cancel checkpoint {one.number}"]
+            return [f"cancel checkpoint {each.number}"]
         case Trim():
-            log, checkpoints = one.source_log_before, one.checkpoints_before
-            return [f"trim outputs before {one.retained_before}, checkpoints before {checkpoints}, log before {log}"]
+            log, checkpoints = each.source_log_before, each.checkpoints_before
+            return [f"trim outputs before {each.retained_before}, checkpoints before {checkpoints}, log before {log}"]
         case ReplicaPromoted():
-            return [f"promote {one.task} {one.node}"]
+            return [f"promote {each.task} {each.node}"]
         case RecoveryBegun():
-            homes = ", ".join(f"{task} {node}" for task, node in one.homes.items())
-            waiting = f"; waiting: {_names(one.waiting)}" if one.waiting else ""
-            return [f"recover {homes}; queries: {_names(one.queries)}{waiting}"]
+            homes = ", ".join(f"{task} {node}" for task, node in each.homes.items())
+            waiting = f"; waiting: {_names(each.waiting)}" if each.waiting else ""
+            return [f"recover {homes}; queries: {_names(each.queries)}{waiting}"]
         case RolledBack():
-            return [f"roll back to {one.number}: {one.reason}"]
+            return [f"roll back to {each.number}: {each.reason}"]
         case PlanReplicas():
-            return [f"plan replicas by batches up to {one.batch}"]
+            return [f"plan replicas by batches up to {each.batch}"]
         case TasksMoved():
-            return [f"move {', '.join(f'{task} {node}' for task, node in one.homes.items())}"]
+            return [f"move {', '.join(f'{task} {node}' for task, node in each.homes.items())}"]
         case ReplicasMoved():
-            return [f"move replicas from {_names(one.before)} to {_names(one.after)}: {one.reason}"]
+            return [f"move replicas from {_names(each.before)} to {_names(each.after)}: {each.reason}"]
         case RequestNodes():
-            return [f"request {one.count} nodes"]
+            return [f"request {each.count} nodes"]
         case Wake():
-            return [f"wake after {one.after_s:g} s, outage {one.outage}"]
+            return [f"wake after {each.after_s:g} s, outage {each.outage}"]
         case Stop():
-            return [f"stop {one.outcome}: {one.reason}"]
+            return [f"stop {each.outcome}: {each.reason}"]
 
 
-def _pass(one: RunPass) -> list[str]:
-    said = [f"{one.kind} {one.pass_id}, batches {one.first}-{one.last}, keep {one.keep}{_again(one.attempt)}"]
-    said.append("  " + ", ".join(map(_step, one.steps)))
-    if one.readings:
-        readings = (f"{reading.task} {reading.node} {reading.pass_id}" for reading in one.readings)
+def _pass(order: RunPass) -> list[str]:
+    said = [
+        f"{order.kind} {order.pass_id}, batches {order.first}-{order.last}, keep {order.keep}{_again(order.attempt)}"
+    ]
+    said.append("  " + ", ".join(map(_step, order.steps)))
+    if order.readings:
+        readings = (f"{reading.task} {reading.node} {reading.pass_id}" for reading in order.readings)
         said.append(f"  read {', '.join(readings)}")
-    if one.retain:
-        said.append(f"  retain {_names(sorted(one.retain))}")
+    if order.retain:
+        said.append(f"  retain {_names(sorted(order.retain))}")
     return said
 
 

@@ -77,50 +77,50 @@ class Judge:
     @property
     def running(self) -> list[RunPass]:
         """The passes that run."""
-        return [one for one in (self.live, self.round) if one is not None]
+        return [order for order in (self.live, self.round) if order is not None]
 
-    def take(self, instructions: list[Decided]) -> None:
-        """Judge instructions, and note what they set going."""
-        for one in instructions:
+    def take(self, decided: list[Decided]) -> None:
+        """Judge instructions and notices, and note what they set going."""
+        for each in decided:
             assert self.stopped is None, "nothing is instructed after a stop"
-            match one:
+            match each:
                 case RunPass():
-                    self._run_pass(one)
+                    self._run_pass(each)
                 case CancelPass(pass_id):
                     self.end(self._named(pass_id))
                 case Publish():
-                    self._publish(one)
+                    self._publish(each)
                 case StoreCheckpoint():
-                    self._store(one)
+                    self._store(each)
                 case CancelCheckpoint(number):
                     assert self.storing is not None
                     assert self.storing.cut.number == number
                 case LogBatches():
                     assert self.logging is None
-                    assert one.first == self.logged + 1
-                    assert 1 <= one.count <= self.finished + self.bounds.max_batches_ahead - self.logged
-                    self.logging = one
+                    assert each.first == self.logged + 1
+                    assert 1 <= each.count <= self.finished + self.bounds.max_batches_ahead - self.logged
+                    self.logging = each
                 case Trim():
-                    self._trim(one)
+                    self._trim(each)
                 case ReplicaPromoted():
-                    assert one.node in self.nodes, "replicas on live nodes take over"
+                    assert each.node in self.nodes, "replicas on live nodes take over"
                 case RecoveryBegun():
-                    assert set(one.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
+                    assert set(each.homes.values()) <= set(self.nodes), "lost tasks come back on live nodes"
                 case TasksMoved():
-                    assert set(one.homes.values()) <= set(self.nodes), "tasks move to live nodes"
+                    assert set(each.homes.values()) <= set(self.nodes), "tasks move to live nodes"
                 case RolledBack():
-                    assert one.number in self.checkpoints
+                    assert each.number in self.checkpoints
                     self.disturbed = True
                 case Wake():
-                    self.wakes.append(one)
+                    self.wakes.append(each)
                 case Stop():
-                    self._stop(one)
+                    self._stop(each)
         for running in self.running:
             assert {step.node for step in running.steps} <= set(self.nodes), "passes whose nodes are gone are cancelled"
 
     def _named(self, pass_id: PassId) -> RunPass:
-        (found,) = (one for one in self.running if one.pass_id == pass_id)
-        return found
+        (order,) = (order for order in self.running if order.pass_id == pass_id)
+        return order
 
     def end(self, order: RunPass) -> None:
         """A pass is over, whatever it made."""
@@ -130,42 +130,42 @@ class Judge:
             self.round = None
         self.over.append(order)
 
-    def _run_pass(self, one: RunPass) -> None:
-        assert one.pass_id not in self.used, "every pass id is new"
-        self.used.add(one.pass_id)
-        assert self.source_log_from <= one.first <= one.last <= self.logged, "batches are read that are in the log"
-        assert one.attempt <= self.bounds.max_attempts
+    def _run_pass(self, order: RunPass) -> None:
+        assert order.pass_id not in self.used, "every pass id is new"
+        self.used.add(order.pass_id)
+        assert self.source_log_from <= order.first <= order.last <= self.logged, "batches are read that are in the log"
+        assert order.attempt <= self.bounds.max_attempts
         if self.storing is not None:
-            assert one.keep <= self.storing.cut.oldest_batch, "versions stay until they are uploaded"
+            assert order.keep <= self.storing.cut.oldest_batch, "versions stay until they are uploaded"
         for holdings in self.nodes.values():
-            holdings.versions = {version for version in holdings.versions if version.batch >= one.keep}
-        senders = [step.task for step in one.steps if step.role is not Role.REPLICA]
+            holdings.versions = {version for version in holdings.versions if version.batch >= order.keep}
+        senders = [step.task for step in order.steps if step.role is not Role.REPLICA]
         assert len(senders) == len(set(senders)), "a task sends once"
-        places = [(step.task, step.node) for step in one.steps]
+        places = [(step.task, step.node) for step in order.steps]
         assert len(places) == len(set(places)), "copies of a task are on different nodes"
-        assert not {reading.task for reading in one.readings} & set(senders)
-        for reading in one.readings:
-            self._reading(one, reading)
-        sending = {step.task: step for step in one.steps if step.role is not Role.REPLICA}
-        for step in one.steps:
-            self._start(one, step)
-            self._inputs(one, step, sending)
-        if one.kind is PassKind.LIVE:
-            assert self.live is None, "at most one live pass"
-            assert one.first == self.finished + 1
-            assert one.last - one.first < self.bounds.max_batches_per_pass
-            self.live = one
+        assert not {reading.task for reading in order.readings} & set(senders)
+        for reading in order.readings:
+            self._reading(order, reading)
+        sending = {step.task: step for step in order.steps if step.role is not Role.REPLICA}
+        for step in order.steps:
+            self._start(order, step)
+            self._inputs(order, step, sending)
+        if order.kind is PassKind.LIVE:
+            assert self.live is None, "at most order live pass"
+            assert order.first == self.finished + 1
+            assert order.last - order.first < self.bounds.max_batches_per_pass
+            self.live = order
         else:
-            assert self.round is None, "at most one round"
-            assert one.last <= self.finished
-            assert one.last - one.first < self.bounds.max_batches_per_round
-            assert not any(step.tentative for step in one.steps)
-            self.round = one
+            assert self.round is None, "at most order round"
+            assert order.last <= self.finished
+            assert order.last - order.first < self.bounds.max_batches_per_round
+            assert not any(step.tentative for step in order.steps)
+            self.round = order
 
-    def _start(self, one: RunPass, step: Step) -> None:
+    def _start(self, order: RunPass, step: Step) -> None:
         assert step.node in self.nodes, "steps are on live nodes"
         assert step.start.task == step.task
-        assert step.start.batch == one.first - 1
+        assert step.start.batch == order.first - 1
         if not self.producers[step.task]:
             return  # a source has nothing but its place in the log
         if step.stored:
@@ -175,19 +175,19 @@ class Judge:
         if not step.tentative:
             assert step.start in self.accurate, "accurate steps start from accurate versions"
 
-    def _inputs(self, one: RunPass, step: Step, sending: Mapping[Task, Step]) -> None:
+    def _inputs(self, order: RunPass, step: Step, sending: Mapping[Task, Step]) -> None:
         if step.tentative:
             return
-        batches = list(range(one.first, one.last + 1))
+        batches = list(range(order.first, order.last + 1))
         for producer in self.producers[step.task]:
-            read = [range(reading.first, reading.last + 1) for reading in one.readings if reading.task == producer]
+            read = [range(reading.first, reading.last + 1) for reading in order.readings if reading.task == producer]
             sender = sending.get(producer)
             assert [*chain(*read)] == batches or sender is not None, "accurate steps have all their inputs"
             assert sender is None or not sender.tentative, "and these are accurate"
 
-    def _reading(self, one: RunPass, reading: Reading) -> None:
+    def _reading(self, order: RunPass, reading: Reading) -> None:
         held = self.nodes[reading.node].outputs
-        assert one.first <= reading.first <= reading.last <= one.last
+        assert order.first <= reading.first <= reading.last <= order.last
         for batch in range(reading.first, reading.last + 1):
             assert (reading.task, batch, reading.pass_id) in held, "what is read was retained, and is there"
 
@@ -220,63 +220,65 @@ class Judge:
             del self.nodes[name]
         self.disturbed = True
 
-    def _publish(self, one: Publish) -> None:
+    def _publish(self, order: Publish) -> None:
         assert self.publishing is None
-        made = self.results[one.pass_id]  # nothing is shown that a cancelled or failed pass made
-        for part in one.parts:
+        made = self.results[order.pass_id]  # nothing is shown that a cancelled or failed pass made
+        for part in order.parts:
             first, last, tentative = made[part.task]
-            assert tentative is one.tentative
+            assert tentative is order.tentative
             assert first <= part.first <= part.last == last
-            if one.tentative:
+            if order.tentative:
                 assert part.first > self.published[part.task], "nothing tentative after final results"
                 assert 0.0 <= part.quality <= 1.0
             else:
                 assert part.first == self.published[part.task] + 1, "final results in order, once"
                 assert part.quality == 1.0
-        self.publishing = one
+        self.publishing = order
 
-    def commit(self, one: Publish) -> None:
+    def commit(self, order: Publish) -> None:
         """Results are committed."""
         self.publishing = None
-        if not one.tentative:
-            self.published |= {part.task: part.last for part in one.parts}
+        if not order.tentative:
+            self.published |= {part.task: part.last for part in order.parts}
 
-    def _store(self, one: StoreCheckpoint) -> None:
+    def _store(self, order: StoreCheckpoint) -> None:
         assert self.storing is None
-        assert tuple(version.task for version in one.versions) == self.tasks
-        assert one.cut.points == one.versions
-        assert {version.batch for version in one.versions} == {one.cut.number}
-        assert one.cut.number <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
-        for version, node in zip(one.versions, one.nodes, strict=True):
+        assert tuple(version.task for version in order.versions) == self.tasks
+        assert order.cut.points == order.versions
+        assert {version.batch for version in order.versions} == {order.cut.number}
+        assert order.cut.number <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
+        for version, node in zip(order.versions, order.nodes, strict=True):
             if self.producers[version.task]:
                 assert version in self.nodes[node].versions, "checkpoints are of versions that are there"
                 assert version in self.accurate, "nothing tentative is stored"
-        self.storing = one
+        self.storing = order
 
-    def seal(self, one: StoreCheckpoint) -> None:
+    def seal(self, order: StoreCheckpoint) -> None:
         """A checkpoint is stored."""
         self.storing = None
-        self.checkpoints[one.cut.number] = one.versions
+        self.checkpoints[order.cut.number] = order.versions
 
-    def _trim(self, one: Trim) -> None:
+    def _trim(self, order: Trim) -> None:
         newest = sorted(self.checkpoints)[-2:]
-        assert one.checkpoints_before <= newest[0], "two checkpoints are kept"
-        assert one.source_log_before <= newest[0] + 1
-        assert one.source_log_before <= min(self.published.values()) + 1
-        assert one.retained_before <= newest[-1] + 1
-        self.source_log_from = max(self.source_log_from, one.source_log_before)
-        self.checkpoints = {batch: held for batch, held in self.checkpoints.items() if batch >= one.checkpoints_before}
+        assert order.checkpoints_before <= newest[0], "two checkpoints are kept"
+        assert order.source_log_before <= newest[0] + 1
+        assert order.source_log_before <= min(self.published.values()) + 1
+        assert order.retained_before <= newest[-1] + 1
+        self.source_log_from = max(self.source_log_from, order.source_log_before)
+        self.checkpoints = {
+            batch: held for batch, held in self.checkpoints.items() if batch >= order.checkpoints_before
+        }
         for holdings in self.nodes.values():
-            holdings.outputs = {output for output in holdings.outputs if output[1] >= one.retained_before}
+            holdings.outputs = {output for output in holdings.outputs if output[1] >= order.retained_before}
 
-    def _stop(self, one: Stop) -> None:
+    def _stop(self, stop: Stop) -> None:
         assert not self.running
-        assert "\n" not in one.reason
-        whole = one.outcome is Outcome.STOPPED and not self.disturbed
-        if whole or one.outcome is Outcome.FINISHED:
+        assert "\n" not in stop.reason
+        complete = stop.outcome is Outcome.STOPPED and not self.disturbed
+        if complete or stop.outcome is Outcome.FINISHED:
             assert self.finished in self.checkpoints, "all work is stored"
             assert min(self.published.values()) >= self.finished, "and published"
-        if one.outcome is Outcome.FINISHED:
+        if stop.outcome is Outcome.FINISHED:
             assert self.ended
             assert self.finished == self.logged
-        self.stopped = one
+        self.stopped = stop

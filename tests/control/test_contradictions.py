@@ -39,9 +39,9 @@ def test_a_broken_invariant_carries_the_story_of_its_task() -> None:
         talk.coordinator.check_invariants()
     assert "\n" not in str(raised.value)
     assert list(raised.value.stories) == [C]
-    told = [line.text for line in raised.value.stories[C]]
-    assert told == [line.text for line in talk.coordinator.story(C)]
-    assert any(text.startswith("live pass 1.1: as primary through batches 1 to 2 on n3") for text in told)
+    texts = [line.text for line in raised.value.stories[C]]
+    assert texts == [line.text for line in talk.coordinator.story(C)]
+    assert any(text.startswith("live pass 1.1: as primary through batches 1 to 2 on n3") for text in texts)
     shown = "".join(traceback.format_exception(raised.value))
     assert "the story of c[0], by events:" in shown
     assert "live pass 1.1: as primary through batches 1 to 2 on n3" in shown

@@ -175,13 +175,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.tell(CheckpointFailed(asked.cut.number, asked.attempt, "no space"))
 
     @precondition(lambda self: self.judge.stopped is None and self.judge.nodes)
-    @rule(data=st.data(), count=st.integers(1, 3), told_by_pass=st.booleans(), really=st.booleans())
-    def lose_nodes(self, data: st.DataObject, count: int, told_by_pass: bool, really: bool) -> None:
+    @rule(data=st.data(), count=st.integers(1, 3), known_by_pass=st.booleans(), really=st.booleans())
+    def lose_nodes(self, data: st.DataObject, count: int, known_by_pass: bool, really: bool) -> None:
         if not really:
             return
         drawn = data.draw(st.permutations(sorted(self.judge.nodes)))[:count]
-        running = [one for one in self.judge.running if drawn[0] in {step.node for step in one.steps}]
-        if told_by_pass and running:
+        running = [order for order in self.judge.running if drawn[0] in {step.node for step in order.steps}]
+        if known_by_pass and running:
             self.judge.end(running[0])
             self.judge.lose(drawn[:1])
             self.tell(PassFailed(running[0].pass_id, NodeGone(drawn[0])))
@@ -192,9 +192,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.judge.stopped is None and len(self.judge.nodes) < MOST_NODES)
     @rule(count=st.integers(1, 2))
     def gain_nodes(self, count: int) -> None:
-        self.join(self.new_nodes(count))
+        self.add_nodes(self.new_nodes(count))
 
-    def join(self, nodes: tuple[Node, ...]) -> None:
+    def add_nodes(self, nodes: tuple[Node, ...]) -> None:
         self.judge.gain(node.name for node in nodes)
         self.tell(NodesJoined(nodes))
 
@@ -278,7 +278,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert works or judge.logging or not self.enough_room()
 
     def enough_room(self) -> bool:
-        """Whether the nodes have room for all tasks and replicas, so that nobody waits for more of them."""
+        """Whether the nodes have room for all tasks and replicas, so that no task waits for more of them."""
         copies = len(TASKS) + len(self.replicas)
         return bool(self.judge.nodes) and (self.slots is None or self.slots * len(self.judge.nodes) >= copies)
 
@@ -289,7 +289,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if self.judge.stopped is not None:
             self.restart(-1)
         while not self.enough_room():
-            self.join(self.new_nodes(1))
+            self.add_nodes(self.new_nodes(1))
         for _ in range(LAST_EVENTS):
             if self.judge.stopped is not None:
                 break

@@ -93,7 +93,7 @@ def passing(
 
 def finished(number: int, last: int, epoch: int = 1) -> PassFinished:
     pass_id = PassId(epoch, number)
-    return PassFinished(pass_id, tuple(TaskReport(one, "n1") for one in versions(last, pass_id)))
+    return PassFinished(pass_id, tuple(TaskReport(version, "n1") for version in versions(last, pass_id)))
 
 
 def published(number: int) -> Published:
@@ -170,11 +170,11 @@ def test_passes_wait_when_too_many_results_are_unpublished() -> None:
     coordinator, _ = fresh(settings=settings)
     assert coordinator.handle(BatchesLogged(1, 9))[0].__class__ is RunPass
     after = coordinator.handle(finished(1, 2))
-    assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(3, 3)]
+    assert [(order.first, order.last) for order in after if isinstance(order, RunPass)] == [(3, 3)]
     assert coordinator.handle(finished(2, 3)) == []
     assert coordinator.state.passes.live is None
     after = coordinator.handle(published(1))
-    assert [(one.first, one.last) for one in after if isinstance(one, RunPass)] == [(4, 5)]
+    assert [(order.first, order.last) for order in after if isinstance(order, RunPass)] == [(4, 5)]
 
 
 def test_a_restart_replays_from_the_checkpoint_and_publishes_only_what_is_new() -> None:
@@ -252,7 +252,7 @@ def test_a_pass_without_the_report_of_a_task_has_failed() -> None:
 
 def test_a_report_of_another_node_is_none() -> None:
     coordinator, order = running()
-    elsewhere = (TaskReport(one, "n2") for one in versions(3, order.pass_id))
+    elsewhere = (TaskReport(version, "n2") for version in versions(3, order.pass_id))
     assert coordinator.handle(PassFinished(order.pass_id, tuple(elsewhere))) == [passing(2, 1, 3, INITIAL, attempt=2)]
 
 
@@ -275,7 +275,7 @@ def test_answers_that_come_twice_are_ignored() -> None:
     assert coordinator.handle(published(1)) == []
     assert coordinator.handle(Started(2, NODES, None, 0, {})) == []
     assert coordinator.handle(CheckpointStored(3, 1)) == []
-    assert coordinator.handle(PlanningFailed(3, "nobody asked")) == []
+    assert coordinator.handle(PlanningFailed(3, "not asked for")) == []
 
 
 def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> None:
@@ -438,7 +438,7 @@ def test_a_story_says_what_happened_to_a_task_and_why() -> None:
 def test_the_log_is_bounded() -> None:
     coordinator = Coordinator(GRAPH, Settings(log_length=3))
     for _ in range(5):
-        coordinator.handle(PlanningFailed(3, "nobody asked"))
+        coordinator.handle(PlanningFailed(3, "not asked for"))
     assert [entry.number for entry in coordinator.log] == [3, 4, 5]
 
 

@@ -1,4 +1,4 @@
-"""The narrator: one sentence for what happened, whoever shows it."""
+"""The narrator: one sentence for what happened, wherever it is shown."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenax.errors import InvalidFile
-from tenax.model.cluster import Cluster, Domain, Level, Node
+from tenax.model.cluster import Cluster, Domain, DomainKind, Node
 from tenax.model.cluster_files import read_cluster
 from tenax.model.tasks import Task
 
@@ -18,13 +18,13 @@ def test_domains_are_zones_then_racks_then_nodes() -> None:
         (Node("a", "r1", "east"), Node("b", "r1", "east"), Node("c", "r2", "east"), Node("d", zone="west"))
     )
     assert cluster.domains == (
-        Domain("east", Level.ZONE, ("a", "b", "c")),
-        Domain("west", Level.ZONE, ("d",)),
-        Domain("r1", Level.RACK, ("a", "b")),
-        Domain("r2", Level.RACK, ("c",)),
-        *(Domain(name, Level.NODE, (name,)) for name in "abcd"),
+        Domain("east", DomainKind.ZONE, ("a", "b", "c")),
+        Domain("west", DomainKind.ZONE, ("d",)),
+        Domain("r1", DomainKind.RACK, ("a", "b")),
+        Domain("r2", DomainKind.RACK, ("c",)),
+        *(Domain(name, DomainKind.NODE, (name,)) for name in "abcd"),
     )
-    assert cluster.nodes[3].domain(Level.RACK) == "d"
+    assert cluster.nodes[3].domain(DomainKind.RACK) == "d"
 
 
 def test_a_cluster_file_is_read_in_full(tmp_path: Path) -> None:

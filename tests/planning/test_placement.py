@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import topologies
 
 from tenax.errors import Infeasible, InvalidCluster, InvalidPlan
-from tenax.model.cluster import Cluster, Level, Node
+from tenax.model.cluster import Cluster, DomainKind, Node
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import Placement
 from tenax.model.tasks import Task
@@ -50,9 +50,9 @@ def test_a_task_is_placed_apart_from_the_backup_that_feeds_it() -> None:
 
 
 def test_the_widest_level_with_several_domains_separates() -> None:
-    assert separation(Cluster((Node("a", "r", "y"), Node("b", "s", "z")))) is Level.ZONE
-    assert separation(Cluster((Node("a", "r", "z"), Node("b", "s", "z")))) is Level.RACK
-    assert separation(Cluster((Node("a", "r", "z"), Node("b", "r", "z")))) is Level.NODE
+    assert separation(Cluster((Node("a", "r", "y"), Node("b", "s", "z")))) is DomainKind.ZONE
+    assert separation(Cluster((Node("a", "r", "z"), Node("b", "s", "z")))) is DomainKind.RACK
+    assert separation(Cluster((Node("a", "r", "z"), Node("b", "r", "z")))) is DomainKind.NODE
 
 
 def test_a_replica_takes_another_node_when_no_other_rack_has_room() -> None:

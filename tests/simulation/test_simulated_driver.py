@@ -62,8 +62,8 @@ def test_random_graphs_have_4_to_9_operators_in_all_partitionings() -> None:
     graphs = [_random_toy(Draws(seed).graphs).graph for seed in range(200)]
     few, many = RANDOM_OPERATORS
     assert {len(graph.operators) for graph in graphs} == set(range(few, many + 1))
-    streams = [one for graph in graphs for operator in graph.operators for one in operator.inputs]
-    assert {one.partitioning for one in streams} == set(Partitioning)
+    streams = [stream for graph in graphs for operator in graph.operators for stream in operator.inputs]
+    assert {stream.partitioning for stream in streams} == set(Partitioning)
     assert {sum(operator.output is not None for operator in graph.operators) for graph in graphs} >= {1, 2, 3, 4}
 
 

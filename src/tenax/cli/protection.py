@@ -46,7 +46,7 @@ def protection_data(plan: ProtectionPlan) -> dict[str, object]:
             "domains": [
                 {
                     "name": promise.domain.name,
-                    "level": str(promise.domain.level),
+                    "kind": str(promise.domain.kind),
                     "lost": render.names(promise.lost),
                     "recovery_latency": promise.recovery_latency_s,
                     "within_bound": promise.recovery_latency_s <= plan.latency_s,
@@ -121,7 +121,7 @@ def _print_domains(plan: ProtectionPlan) -> None:
         latency = render.seconds(promise.recovery_latency_s)
         rows.append(
             (
-                f"{promise.domain.level} {promise.domain.name}",
+                f"{promise.domain.kind} {promise.domain.name}",
                 str(len(promise.lost)),
                 f"[yellow]{latency}, above the bound[/yellow]" if late else latency,
                 render.number(promise.fidelity),

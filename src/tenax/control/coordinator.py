@@ -37,7 +37,7 @@ cancelled pass) are ignored and logged as such.
 
 While tasks are missing (behind, or without a node), what depends on them steps tentatively in live passes, on forks of
 its state, or is held. All that is not affected goes on as always. What is behind catches up in rounds (rounds.py),
-beside the live passes; when its lag is small, live passes pause until it is level with them: the cutover. Results of
+beside the live passes; when its lag is small, live passes pause until it has caught up: the cutover. Results of
 rounds are final, and take back the tentative ones.
 
 Tasks that are never stored are on a checkpoint as rebuild points: from which batch on they are stepped again, without

@@ -1,4 +1,4 @@
-"""What is known of one task: its copies on nodes, and the outputs of it that are retained."""
+"""The state of one task as the coordinator knows it: its copies on nodes, and its retained outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from what is known: instructions, each given once, in a fixed order."""
+"""The deciding half of the state machine: what follows from a state, each instruction once, in a fixed order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a driver reports to the coordinator: facts, in the past tense.
 
-Every answer names what it answers (pass, batches, attempt), so that late, repeated and unknown ones can be told apart.
+Every answer names what it answers (pass, batches, attempt), so that late, repeated and unknown ones are known as such.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is true of a run after every event, each by its name."""
+"""Invariants of the coordinator: what is true of a run after every event, each by its name."""
 
 from __future__ import annotations
 

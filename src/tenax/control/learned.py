@@ -1,4 +1,4 @@
-"""What an event comes to: a new state, or a reason why it means nothing now."""
+"""The outcome of a transition: a new state, or a reason why the event means nothing now."""
 
 from __future__ import annotations
 

@@ -135,20 +135,20 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
 
 def news(event: Event, decided: Sequence[Decided], names: Names = PLAIN) -> list[str]:
     """What is worth telling of an event and what followed, while a run goes on: nodes, checkpoints, notices."""
-    told: list[str] = []
+    sentences: list[str] = []
     promoted = sum(isinstance(each, ReplicaPromoted) for each in decided)
     match event:
         case NodesJoined():
-            told += [_joined(node.name, node.rack, names) for node in event.nodes]
+            sentences += [_joined(node.name, node.rack, names) for node in event.nodes]
         case NodesLost() if event.nodes:
             taking_over = f"; {_count(promoted, 'replica', 'take')} over" if promoted else ""
-            told.append(f"{sentence(event, names)}{taking_over}")
+            sentences.append(f"{sentence(event, names)}{taking_over}")
         case CheckpointStored():
-            told.append(f"checkpoint {event.number} stored")
+            sentences.append(f"checkpoint {event.number} stored")
     for each in decided:
         if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted):  # these are counted above
-            told += [text] if (text := _of_notice(each, names)) else []
-    return told
+            sentences += [text] if (text := _of_notice(each, names)) else []
+    return sentences
 
 
 def story(log: Iterable[Entry], task: Task) -> list[Line]:
@@ -184,9 +184,9 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             # sources have nothing but a place in their log: they go on anywhere, and nothing is restored
             restarted = {task: node for task, node in notice.homes.items() if task.operator not in names.sources}
             where = ", ".join(names.all_of(notice.homes.values()))
-            told = [f"{_count(len(restarted), 'lost task', 'restart')} on {where}"] if restarted else []
-            told += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node"] if notice.waiting else []
-            return "; ".join(told) or None
+            clauses = [f"{_count(len(restarted), 'lost task', 'restart')} on {where}"] if restarted else []
+            clauses += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node"] if notice.waiting else []
+            return "; ".join(clauses) or None
         case TasksMoved():
             where = ", ".join(names.all_of(notice.homes.values()))
             return f"{_count(len(notice.homes), 'task')} moved to {where}, to spread the load"

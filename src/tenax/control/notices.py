@@ -1,6 +1,6 @@
 """What the coordinator has decided and people should know: facts for the record, which no driver carries out.
 
-They stand among the instructions of an event, in order; what has to be done about them is told by instructions.
+They stand among the instructions of an event, in order; what has to be done about them is said by instructions.
 """
 
 from __future__ import annotations

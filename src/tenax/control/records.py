@@ -1,4 +1,4 @@
-"""Events and instructions as plain JSON data, for logs and screens."""
+"""Events, instructions and notices as plain JSON data, for logs and screens."""
 
 from __future__ import annotations
 

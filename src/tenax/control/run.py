@@ -1,4 +1,4 @@
-"""What stays the same from the start of a run to its stop."""
+"""The fixed part of a run: topology, settings and protection, and what follows from them for every task."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Run:
     @cached_property
     def by_strategy(self) -> Mapping[Strategy, tuple[int, ...]]:
         """The tasks that are stored in the same way; sources are not: they have their log."""
-        found: dict[Strategy, list[int]] = {}
+        tasks: dict[Strategy, list[int]] = {}
         for number, strategy in enumerate(self.strategy_of):
             if not self.is_source[number]:
-                found.setdefault(strategy, []).append(number)
-        return {strategy: tuple(numbers) for strategy, numbers in found.items()}
+                tasks.setdefault(strategy, []).append(number)
+        return {strategy: tuple(numbers) for strategy, numbers in tasks.items()}
 
     @cached_property
     def sweeps(self) -> tuple[bool, ...]:
@@ -91,13 +91,13 @@ class Run:
     @cached_property
     def trimmed_apart(self) -> tuple[Task, ...]:
         """The tasks whose consumers may be stored at other batches than they: what these are through is let go of."""
-        found = []
+        tasks = []
         for number, task in enumerate(self.tasks if not self.all_aligned else ()):
             if self.is_source[number] or self.strategy_of[number] is Strategy.NONE:
                 continue  # a task that is never stored begins where its consumers do
             if self.graph.consumers_of(number) and self._around(number) != {Strategy.ALIGNED}:
-                found.append(task)
-        return tuple(found)
+                tasks.append(task)
+        return tuple(tasks)
 
     @cached_property
     def ahead(self) -> tuple[Task, ...]:
@@ -118,9 +118,9 @@ class Run:
 
     def spread(self, marked: Bools) -> Bools:
         """The marked tasks and all that depend on them. O(tasks)."""
-        found = marked.copy()
+        reached = marked.copy()
         for operator, streams in enumerate(self.graph.streams):
             span = self.graph.span(operator)
             for stream in streams:
-                found[span] |= stream.highest(found[self.graph.span(stream.producer)]).astype(np.bool_)
-        return found
+                reached[span] |= stream.highest(reached[self.graph.span(stream.producer)]).astype(np.bool_)
+        return reached

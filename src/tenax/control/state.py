@@ -1,4 +1,4 @@
-"""What the coordinator knows of a run: one frozen value."""
+"""What the coordinator knows of a run: one frozen value, in five records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Settings:
     - `strategy` is how states are stored, where nothing else is said for an operator.
     - A pass takes at most `max_batches_per_pass` batches: being behind makes passes longer.
     - At most `max_batches_ahead` batches are logged beyond the finished ones, `max_unpublished` finished beyond the
-      published ones: being behind does not make queues longer.
+      published ones: being behind does not make logs longer.
     - Whatever may fail for a passing cause is tried `max_attempts` times in a row. A pass that still fails is tried
       from the newest checkpoint, then from the one before it; then the run stops.
     - What a sink or the store refuses is tried again after pauses, for `storage_patience_s` in all.

@@ -1,4 +1,4 @@
-"""What each event changes in what is known: one function per event."""
+"""The learning half of the state machine: the state after an event, one function per event."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tenax.model.topology import suggestion
 SECONDS_PER_DAY = 86_400.0
 
 
-class Level(StrEnum):
+class DomainKind(StrEnum):
     """How much fails at once, from the widest domain to the narrowest."""
 
     ZONE = "zone"
@@ -34,10 +34,10 @@ class Node:
     standby: bool = False
     """Holds replicas only, as long as there are other nodes."""
 
-    def domain(self, level: Level) -> str:
-        """The name of the domain that it is in, at a level."""
+    def domain(self, kind: DomainKind) -> str:
+        """The name of the domain that it is in, of this kind."""
         rack = self.rack or self.name
-        return {Level.NODE: self.name, Level.RACK: rack, Level.ZONE: self.zone or rack}[level]
+        return {DomainKind.NODE: self.name, DomainKind.RACK: rack, DomainKind.ZONE: self.zone or rack}[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Domain:
     """Nodes that fail together."""
 
     name: str
-    level: Level
+    kind: DomainKind
     nodes: tuple[str, ...]
 
 
@@ -87,13 +87,13 @@ class Cluster:
     @property
     def domains(self) -> tuple[Domain, ...]:
         """Every domain that can fail, wide ones first."""
-        members: dict[tuple[Level, str], list[str]] = {}
-        for level in Level:
+        members: dict[tuple[DomainKind, str], list[str]] = {}
+        for kind in DomainKind:
             for node in self.nodes:
-                name = {Level.ZONE: node.zone, Level.RACK: node.rack, Level.NODE: node.name}[level]
+                name = {DomainKind.ZONE: node.zone, DomainKind.RACK: node.rack, DomainKind.NODE: node.name}[kind]
                 if name is not None:
-                    members.setdefault((level, name), []).append(node.name)
-        return tuple(Domain(name, level, tuple(nodes)) for (level, name), nodes in members.items())
+                    members.setdefault((kind, name), []).append(node.name)
+        return tuple(Domain(name, kind, tuple(nodes)) for (kind, name), nodes in members.items())
 
     @property
     def failures_per_s(self) -> float:
@@ -101,7 +101,7 @@ class Cluster:
         return sum(self.failures_per_day.values()) / SECONDS_PER_DAY
 
     def _check_names(self) -> None:
-        levels: dict[str, Level] = {}
+        kinds: dict[str, DomainKind] = {}
         zone_of: dict[str, str | None] = {}
         names: set[str] = set()
         for node in self.nodes:
@@ -110,9 +110,13 @@ class Cluster:
             names.add(node.name)
             if node.slots is not None and node.slots < 1:
                 raise InvalidCluster(f"node {node.name!r}: slots are at least 1, found {node.slots}: correct it")
-            for name, level in ((node.name, Level.NODE), (node.rack, Level.RACK), (node.zone, Level.ZONE)):
-                if name is not None and levels.setdefault(name, level) is not level:
-                    raise InvalidCluster(f"a name stands for one domain, found {name!r} as {levels[name]} and {level}")
+            for name, kind in (
+                (node.name, DomainKind.NODE),
+                (node.rack, DomainKind.RACK),
+                (node.zone, DomainKind.ZONE),
+            ):
+                if name is not None and kinds.setdefault(name, kind) is not kind:
+                    raise InvalidCluster(f"a name stands for one domain, found {name!r} as {kinds[name]} and {kind}")
             if node.rack is not None and zone_of.setdefault(node.rack, node.zone) != node.zone:
                 zones = f"{zone_of[node.rack]} and {node.zone}"
                 raise InvalidCluster(f"a rack stands in one zone, found {node.rack!r} in {zones}: rename one")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tenax.errors import Infeasible, InvalidCluster, InvalidPlan
-from tenax.model.cluster import Cluster, Level, Node
+from tenax.model.cluster import Cluster, DomainKind, Node
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Placement
 from tenax.model.tasks import Task
@@ -29,12 +29,12 @@ def place(graph: TaskGraph, cluster: Cluster, backups: Bools, replicas: Iterable
     return Placement(primaries, _place_replicas(cluster, primaries, replicas, load))
 
 
-def separation(cluster: Cluster) -> Level:
-    """The widest level at which the cluster has more than one domain."""
-    for level in Level:
-        if len({node.domain(level) for node in cluster.nodes}) > 1:
-            return level
-    return Level.NODE
+def separation(cluster: Cluster) -> DomainKind:
+    """The widest kind of domain of which the cluster has more than one."""
+    for kind in DomainKind:
+        if len({node.domain(kind) for node in cluster.nodes}) > 1:
+            return kind
+    return DomainKind.NODE
 
 
 def check_placement(graph: TaskGraph, cluster: Cluster, placement: Placement, replicas: Iterable[Task]) -> None:
@@ -72,7 +72,7 @@ def _spread(graph: TaskGraph, cluster: Cluster, backups: Bools, load: dict[str, 
 
     No node takes more than its fair share for that: where every domain holds a backup, evenness decides alone.
     """
-    level = separation(cluster)
+    kind = separation(cluster)
     fair = -(-len(graph) // len(cluster.nodes))
     domain = np.empty(len(graph), dtype=object)
     primaries: dict[Task, str] = {}
@@ -81,11 +81,11 @@ def _spread(graph: TaskGraph, cluster: Cluster, backups: Bools, load: dict[str, 
         everywhere = _backup_domains(graph, operator, None, backups, domain)
         for number in range(span.start, span.stop):
             avoid = everywhere | _backup_domains(graph, operator, number - span.start, backups, domain)
-            apart = [n for n in cluster.nodes if n.domain(level) not in avoid and load[n.name] < fair]
+            apart = [n for n in cluster.nodes if n.domain(kind) not in avoid and load[n.name] < fair]
             node = _least_loaded(apart, load) or _least_loaded(cluster.nodes, load)
             if node is None:
                 raise Infeasible(f"{len(graph)} tasks need as many slots: add nodes or slots to the cluster")
-            domain[number] = node.domain(level)
+            domain[number] = node.domain(kind)
             load[node.name] += 1
             primaries[graph.task(number)] = node.name
     return primaries
@@ -114,8 +114,8 @@ def _place_replicas(
     for task in replicas:
         primary = by_name[primaries[task]]
         candidates = (
-            _least_loaded([node for node in cluster.nodes if node.domain(level) != primary.domain(level)], load)
-            for level in Level
+            _least_loaded([node for node in cluster.nodes if node.domain(kind) != primary.domain(kind)], load)
+            for kind in DomainKind
         )
         node = next((candidate for candidate in candidates if candidate is not None), None)
         if node is None:

@@ -185,7 +185,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     for _ in range(random.choice([0, 0, 1, 2])):
         kernel.start(outside, later(ask_newest_to_stop), random.random() * 3.0 * batches)
 
-    def fault() -> None:
+    def lose_nodes() -> None:
         driver = tally.drivers[-1]
         count = random.choice([1, 1, 2, nodes])
         lost = driver.lose(count) if driver.group.alive and driver.epoch else 0
@@ -201,9 +201,9 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
             kernel.start(outside, later(back), random.choice([0.0, random.random() * 10.0, random.random() * 40.0]))
 
     for _ in range(random.choice([0, 1, 2, 3, 5])):
-        kernel.start(outside, later(fault), random.random() * 2.0 * batches)
+        kernel.start(outside, later(lose_nodes), random.random() * 2.0 * batches)
     for _ in range(draws.memories.choice([0, 2, 6]) if memories else 0):  # while states are rebuilt, more are lost
-        kernel.start(outside, later(fault), draws.memories.random() * 2.0 * batches)
+        kernel.start(outside, later(lose_nodes), draws.memories.random() * 2.0 * batches)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
     judge_end(toy, store, tally.drivers, batches)
@@ -301,7 +301,7 @@ def _random_toy(random: Random) -> Toy:
 @lru_cache(maxsize=1)
 def _toys() -> tuple[Toy, ...]:
     single, split, merge = Partitioning.ONE_TO_ONE, Partitioning.SPLIT, Partitioning.MERGE
-    line = (Operator("a"), Operator("b", inputs=(Input("a", single),)))
+    chain = (Operator("a"), Operator("b", inputs=(Input("a", single),)))
     wide = (
         Operator("a", 2),
         Operator("b", 2, (Input("a", single),)),
@@ -329,7 +329,7 @@ def _toys() -> tuple[Toy, ...]:
         Operator("f", 2, (Input("e", split), Input("b", single))),
     )
     named = (
-        ("line", line),
+        ("line", chain),
         ("wide", wide),
         ("diamond", diamond),
         ("two-outputs", two),

@@ -50,7 +50,7 @@ class Store:
     """Batch log, committed results and checkpoints, on a store that outlives every driver.
 
     - Every write names its epoch; older epochs are refused.
-    - Each method is one effect: it happens whole or not at all.
+    - Each method is one effect: it happens completely or not at all.
     - `history` and `commits` never shrink: the checkers read them. `ranges` and `checkpoints` are trimmed.
     """
 

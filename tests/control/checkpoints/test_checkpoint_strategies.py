@@ -32,15 +32,15 @@ def stored_with(
     """A run to so many batches, and what was stored when, sources left out."""
     talk = Dialogue(TREE, homes, NODES, replace(SETTINGS, checkpoint_every=every, strategy=strategy))
     talk.logs(20)
-    found = []
+    stored = []
     while talk.coordinator.state.finished < batches:
         talk.finishes_live()
         talk.publishes()
         while talk.coordinator.state.checkpoints.storing is not None:
             assert talk.store is not None
-            found.append((talk.coordinator.state.finished, names(talk.store)))
+            stored.append((talk.coordinator.state.finished, names(talk.store)))
             talk.stores()
-    return talk, found
+    return talk, stored
 
 
 def names(store: StoreCheckpoint) -> list[str]:
@@ -48,16 +48,16 @@ def names(store: StoreCheckpoint) -> list[str]:
 
 
 def test_aligned_tasks_are_stored_together() -> None:
-    _, found = stored_with(Strategy.ALIGNED, 8)
-    assert found == [
+    _, stored = stored_with(Strategy.ALIGNED, 8)
+    assert stored == [
         (4, ["e[0]@4", "b[0]@4", "c[0]@4", "d[0]@4"]),
         (8, ["e[0]@8", "b[0]@8", "c[0]@8", "d[0]@8"]),
     ]
 
 
 def test_individual_tasks_are_stored_by_timers_of_their_own() -> None:
-    _, found = stored_with(Strategy.INDIVIDUAL, 8)
-    assert found == [
+    _, stored = stored_with(Strategy.INDIVIDUAL, 8)
+    assert stored == [
         (2, ["c[0]@2", "d[0]@2"]),
         (4, ["e[0]@4", "b[0]@4"]),
         (6, ["c[0]@6", "d[0]@6"]),
@@ -66,8 +66,8 @@ def test_individual_tasks_are_stored_by_timers_of_their_own() -> None:
 
 
 def test_a_sweep_goes_upstream_from_the_last_tasks_and_leaves_no_outputs() -> None:
-    talk, found = stored_with(Strategy.SWEEPING, 14, every=8)
-    assert found == [
+    talk, stored = stored_with(Strategy.SWEEPING, 14, every=8)
+    assert stored == [
         (8, ["e[0]@8", "d[0]@8"]),
         (10, ["c[0]@8"]),  # its outputs until 8 are acknowledged
         (12, ["b[0]@8"]),
@@ -88,8 +88,8 @@ def test_versions_that_a_sweep_has_yet_to_store_are_kept() -> None:
 
 
 def test_a_sweep_goes_on_while_the_next_one_follows() -> None:
-    talk, found = stored_with(Strategy.SWEEPING, 12)
-    assert [stored for _, stored in found] == [
+    talk, stored = stored_with(Strategy.SWEEPING, 12)
+    assert [stored for _, stored in stored] == [
         ["e[0]@4", "d[0]@4"],
         ["c[0]@4"],
         ["e[0]@8", "b[0]@4", "d[0]@8"],  # the next sweep begins
@@ -108,8 +108,8 @@ def test_after_a_loss_a_sweep_stores_what_there_is() -> None:
 
 
 def test_a_sweep_takes_tasks_of_a_node_that_feed_only_each_other_in_one_step() -> None:
-    _, found = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
-    assert [stored for _, stored in found] == [["e[0]@4", "c[0]@4", "d[0]@4"], ["b[0]@4"]]
+    _, stored = stored_with(Strategy.SWEEPING, 6, {**HOMES, C: HOMES[D]})
+    assert [stored for _, stored in stored] == [["e[0]@4", "c[0]@4", "d[0]@4"], ["b[0]@4"]]
 
 
 def test_swept_tasks_keep_no_outputs_and_make_them_again_for_a_lost_consumer() -> None:
@@ -118,7 +118,7 @@ def test_swept_tasks_keep_no_outputs_and_make_them_again_for_a_lost_consumer() -
     assert talk.live.retain == frozenset()
     talk.loses(HOMES[D])
     seen = rounds_until_whole(talk)
-    assert [(one.first, one.last, steps(one)) for one in seen] == [
+    assert [(order.first, order.last, steps(order)) for order in seen] == [
         (1, 2, ["a[0] replay", "b[0] replay"]),
         (3, 4, ["a[0] replay", "b[0] replay"]),
         (5, 6, ["a[0] replay", "b[0] replay", "c[0] replay", "d[0] primary"]),
@@ -201,15 +201,15 @@ def test_a_restarted_run_reads_queues_from_the_store() -> None:
     cut = talk.coordinator.state.newest
     assert [version.batch for version in cut.points] == [4, 4, 4, 2, 2]  # a, e, b, c, d
     again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.INDIVIDUAL))
-    told = again.handle(Started(2, NODES, cut, 20, {D: 4, Task("e", 0): 4}))
+    decided = again.handle(Started(2, NODES, cut, 20, {D: 4, Task("e", 0): 4}))
     readings: list[Reading] = []
     for _ in range(20):
-        rounds = [one for one in told if isinstance(one, RunPass)]
+        rounds = [order for order in decided if isinstance(order, RunPass)]
         again.check_invariants()
         if not rounds or again.state.outage is None:
             break
         readings += rounds[0].readings
-        told = again.handle(finished(rounds[0]))
+        decided = again.handle(finished(rounds[0]))
     assert again.state.outage is None
     assert Reading(B, again_home(again, B), PassId(1, 2), 3, 4, stored=True) in readings
 

@@ -1,4 +1,4 @@
-"""Replicas follow the load: who asks for a plan, when replicas move, and that nothing stands still meanwhile."""
+"""Replicas follow the load: when a plan is asked for, when replicas move, and that nothing pauses meanwhile."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_the_rows_of_each_task_are_counted_once_even_if_it_has_a_replica() -> No
         TaskReport(Version(step.task, 2, order.pass_id), step.node, rows=7, rows_out=3) for step in order.steps
     )
     asked = [
-        one for one in talk.coordinator.handle(PassFinished(order.pass_id, reports)) if isinstance(one, PlanReplicas)
+        each for each in talk.coordinator.handle(PassFinished(order.pass_id, reports)) if isinstance(each, PlanReplicas)
     ]
-    assert [(one.batch, one.replicas) for one in asked] == [(2, frozenset([B]))]
+    assert [(request.batch, request.replicas) for request in asked] == [(2, frozenset([B]))]
     assert (asked[0].rows.taken, asked[0].rows.given) == ((7.0,) * 5, (3.0,) * 5)
 
 
@@ -66,7 +66,7 @@ def test_replicas_move_if_that_gains_enough_and_the_old_ones_stay_until_the_new_
     said = talk.tell(ReplicasPlanned(4, (C,), 0.2, 0.5))
     assert moves(said) == [
         "move replicas from b[0] to c[0]: by the rows of the batches before 5, what outputs keep if all else fails "
-        "rises from 0.20 to 0.50"
+        "grows from 0.20 to 0.50"
     ]
     assert replicas(talk) == {B: True}
     seen = []
@@ -74,7 +74,7 @@ def test_replicas_move_if_that_gains_enough_and_the_old_ones_stay_until_the_new_
         goes_on(talk, 2)
         seen.append(replicas(talk))
     assert seen[-1] == {C: True}
-    assert all(one.get(B) or one.get(C) for one in seen)  # at no time none
+    assert all(replicas.get(B) or replicas.get(C) for replicas in seen)  # at no time none
 
 
 def test_where_room_is_short_the_old_ones_end_first() -> None:
@@ -109,9 +109,9 @@ def test_a_plan_that_comes_during_an_outage_is_followed_after_it() -> None:
 def test_a_story_tells_who_got_a_replica_and_why() -> None:
     talk = tree_at(4, FOLLOWING, replicas=[B])
     talk.tell(ReplicasPlanned(4, (C,), 0.2, 0.5))
-    told = [line.text for line in talk.coordinator.story(C)]
-    assert any(line.startswith("gets a replica: by the rows") for line in told)
-    assert any(line.startswith("has no replica any more") for line in (one.text for one in talk.coordinator.story(B)))
+    of_c, of_b = ([line.text for line in talk.coordinator.story(task)] for task in (C, B))
+    assert any(text.startswith("gets a replica: by the rows") for text in of_c)
+    assert any(text.startswith("has no replica any more") for text in of_b)
     assert not any("replica" in line.text for line in talk.coordinator.story(A))
 
 

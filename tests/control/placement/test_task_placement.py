@@ -68,7 +68,7 @@ def test_a_chain_that_no_node_can_hold_is_placed_task_by_task() -> None:
 
 def test_consumers_run_apart_from_tasks_that_retain_outputs_for_them() -> None:
     # a[0] ── b[0] ── c[0] ── d[0]
-    line = Topology(
+    chain = Topology(
         "line",
         (
             Operator("a"),
@@ -77,7 +77,7 @@ def test_consumers_run_apart_from_tasks_that_retain_outputs_for_them() -> None:
             Operator("d", inputs=(Input("c", ONE),)),
         ),
     )
-    graph = TaskGraph(line)
+    graph = TaskGraph(chain)
     assert len(set(place_tasks(graph, nodes(3)).primaries.values())) == 1
     apart = place_tasks(graph, nodes(3), retain=[Task("b", 0)]).primaries
     assert apart[Task("a", 0)] == apart[Task("b", 0)] != apart[Task("c", 0)] == apart[Task("d", 0)]
@@ -92,10 +92,10 @@ def test_every_task_has_a_node_and_no_node_could_give_a_chain_to_balance(topolog
     placed = place_tasks(graph, nodes(count)).primaries
     assert list(placed) == list(graph.tasks(range(len(graph))))
     assert placed == place_tasks(graph, nodes(count)).primaries
-    found = chains(graph)
-    assert sorted(number for chain in found for number in chain) == list(range(len(graph)))
-    assert all(len({placed[graph.task(number)] for number in chain}) == 1 for chain in found)
+    all_chains = chains(graph)
+    assert sorted(number for chain in all_chains for number in chain) == list(range(len(graph)))
+    assert all(len({placed[graph.task(number)] for number in chain}) == 1 for chain in all_chains)
     load = Counter({node.name: 0 for node in nodes(count)}) + Counter(placed.values())
     lightest = min(load.get(node.name, 0) for node in nodes(count))
-    longest = max(len(chain) for chain in found)
+    longest = max(len(chain) for chain in all_chains)
     assert max(load.values()) - lightest <= longest

@@ -17,12 +17,12 @@ from tenax.model.tasks import Task
 
 def copies(talk: Dialogue) -> dict[Task, tuple[str, int, int | None]]:
     """Node, batch of the head and batch of the fork of every task."""
-    found = {}
+    by_task = {}
     for task in talk.coordinator.state.tasks:
         assert task.primary is not None
         fork = task.primary.fork
-        found[task.restore_point.task] = task.primary.node, task.head.batch, None if fork is None else fork.batch
-    return found
+        by_task[task.restore_point.task] = task.primary.node, task.head.batch, None if fork is None else fork.batch
+    return by_task
 
 
 def test_shadows_make_again_what_nobody_retained_and_go_on_where_they_were() -> None:
@@ -61,7 +61,7 @@ def test_a_round_reads_what_several_passes_retained_up_to_the_first_gap() -> Non
         "  read b[0] n2 1.4, b[0] n2 1.5",
     ]
     assert talk.round is not None
-    assert [(one.first, one.last) for one in talk.round.readings] == [(1, 4), (5, 6)]
+    assert [(reading.first, reading.last) for reading in talk.round.readings] == [(1, 4), (5, 6)]
 
 
 def test_readings_end_with_the_round() -> None:
@@ -69,7 +69,7 @@ def test_readings_end_with_the_round() -> None:
     talk.loses("n3")
     assert talk.round is not None
     assert (talk.round.first, talk.round.last) == (1, 3)
-    assert [(one.first, one.last) for one in talk.round.readings] == [(1, 2), (3, 3)]
+    assert [(reading.first, reading.last) for reading in talk.round.readings] == [(1, 2), (3, 3)]
 
 
 def test_what_a_replica_retained_is_read_when_its_primary_is_lost() -> None:
@@ -223,7 +223,7 @@ def test_final_results_take_back_the_tentative_ones_in_order() -> None:
         else:
             break
     while talk.coordinator.state.logs.publishing is not None:
-        said += [one for one in talk.publishes() if "d[0]" in one and "publish" in one]
+        said += [text for text in talk.publishes() if "d[0]" in text and "publish" in text]
     assert said == [
         "publish tentative 1.5: d[0] 5-6 at 0.00",
         "publish 1.8: d[0] 5-6",
@@ -237,7 +237,7 @@ def test_results_that_were_final_before_a_loss_are_not_published_again() -> None
     said = talk.loses("n4")  # d[0]
     for _ in range(2):
         said += talk.finishes_round()
-    assert not any("publish" in one for one in said)
+    assert not any("publish" in text for text in said)
     assert talk.coordinator.state.logs.published == {E: 4, D: 4}
 
 

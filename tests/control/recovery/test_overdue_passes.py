@@ -43,9 +43,9 @@ def test_the_next_try_may_take_longer_until_a_live_pass_of_all_tasks_has_ended()
 
 def test_code_that_never_ends_takes_only_so_many_nodes() -> None:
     talk = tree_at(4, replace(BLOCKING, max_attempts=3))
-    told: list[str] = []
+    decided: list[str] = []
     for _ in range(3):
-        assert not any(line.startswith("stop") for line in told)
-        told = overdue(talk, home_of_c(talk))
-    assert told[-1].startswith("stop failed: a pass ends within its deadline, found that batches 1 to 2 did")
-    assert "correct the operator whose code does not end" in told[-1]
+        assert not any(line.startswith("stop") for line in decided)
+        decided = overdue(talk, home_of_c(talk))
+    assert decided[-1].startswith("stop failed: a pass ends within its deadline, found that batches 1 to 2 did")
+    assert "correct the operator whose code does not end" in decided[-1]

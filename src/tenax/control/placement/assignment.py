@@ -1,4 +1,4 @@
-"""Nodes for tasks: at the start, after a loss, for replicas."""
+"""Assignment: which nodes lost tasks and new replicas get, within the capacity of the nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tenax.control.notices import RecoveryBegun
 from tenax.control.run import Run
 from tenax.control.state import RunState
 from tenax.control.versions import Cut
-from tenax.model.cluster import Level, Node
+from tenax.model.cluster import DomainKind, Node
 from tenax.planning.recovery.facade import plan_recovery
 
 EXACT_LIMIT_S = 1.0  # how long the best order of recovery may be sought while outputs wait
 
 
-class Rooms:
+class Capacity:
     """How much room the nodes have, in units of cost; a node without slots has room for everything."""
 
     def __init__(self, run: Run, state: RunState) -> None:
@@ -47,13 +47,13 @@ class Rooms:
         """The replicas, the first ones given, that make room for a task on one of these nodes if they go."""
         for node in nodes:
             going, left = [], self.left(node)
-            for one, copy in replicas:
+            for replica, copy in replicas:
                 if copy.node == node.name and left < self.cost[number]:
-                    going.append(one)
-                    left += float(self.cost[one])
+                    going.append(replica)
+                    left += float(self.cost[replica])
             if left >= self.cost[number]:
-                for one in going:
-                    self.used[node.name] -= float(self.cost[one])
+                for replica in going:
+                    self.used[node.name] -= float(self.cost[replica])
                 return going
         return []
 
@@ -61,10 +61,10 @@ class Rooms:
 def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | None]:
     """Nodes for tasks that have none: sources at once, the others as the capacity allows, the best queries first.
 
-    Whoever has a node keeps it: a new failure changes the plan without starting over. Only replicas give way to tasks
-    that would find no room else, those that are furthest behind first: a second copy is worth less than a first.
+    A task that has a node keeps it: a new failure changes the plan without starting over. Only replicas give way to
+    tasks that would find no room else, those that lag most first: a second copy is worth less than a first.
     """
-    rooms = Rooms(run, state)
+    capacity = Capacity(run, state)
     tasks = list(state.tasks)
     unplaced = np.array([task.primary is None for task in tasks], dtype=np.bool_)
     if not unplaced.any() or not state.nodes:
@@ -72,26 +72,25 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | Non
     homes = {}
     for number in map(int, np.flatnonzero(unplaced & run.is_source)):
         # a source has nothing but a place in its log: it runs anywhere, also where there is no room
-        home = rooms.take(number, state.nodes) or min(rooms.used, key=lambda name: (rooms.used[name], name))
+        home = capacity.take(number, state.nodes) or min(capacity.used, key=lambda name: (capacity.used[name], name))
         tasks[number] = replace(tasks[number], primary=Copy(home, tasks[number].restore_point))
         homes[run.tasks[number]] = home
     lost = unplaced & ~run.is_source
     primaries = for_primaries(state.nodes)
-    replicas = _spare(run, state)
-    held = sum(
-        float(run.graph.cost[number]) for number, copy in replicas if copy.node in {one.name for one in primaries}
-    )
-    capacity = min(sum(rooms.left(node) for node in primaries) + held, float(run.graph.cost[lost].sum()))
-    plan = plan_recovery(run.graph, lost, capacity, run.settings.order, EXACT_LIMIT_S)
+    replicas = _dispensable(run, state)
+    names = {node.name for node in primaries}
+    held = sum(float(run.graph.cost[number]) for number, copy in replicas if copy.node in names)
+    bound = min(sum(capacity.left(node) for node in primaries) + held, float(run.graph.cost[lost].sum()))
+    plan = plan_recovery(run.graph, lost, bound, run.settings.order, EXACT_LIMIT_S)
     for task in plan.recover:
         number = run.number[task]
-        node = rooms.take(number, primaries)
+        node = capacity.take(number, primaries)
         if node is None:
-            going = rooms.free(number, replicas, primaries)
-            replicas = [one for one in replicas if one[0] not in going]
-            for one in going:
-                tasks[one] = replace(tasks[one], replica=None)
-            node = rooms.take(number, primaries)
+            going = capacity.free(number, replicas, primaries)
+            replicas = [(replica, copy) for replica, copy in replicas if replica not in going]
+            for replica in going:
+                tasks[replica] = replace(tasks[replica], replica=None)
+            node = capacity.take(number, primaries)
         if node is not None:
             tasks[number] = replace(tasks[number], primary=Copy(node, tasks[number].restore_point, stored=True))
             homes[task] = node
@@ -101,12 +100,17 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | Non
     return replace(state, tasks=tuple(tasks)), RecoveryBegun(homes, plan.queries, waiting)
 
 
-def _spare(run: Run, state: RunState) -> list[tuple[int, Copy]]:
-    """The replicas that may go now, those furthest behind first; none that steps in a running pass."""
+def _dispensable(run: Run, state: RunState) -> list[tuple[int, Copy]]:
+    """The replicas that may go now, those that lag most first; none that steps in a running pass."""
     if state.passes.running:
         return []
-    found = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
-    return sorted(found, key=lambda one: (one[1].batch, -run.graph.cost[one[0]], one[0]))
+    replicas = [(number, task.replica) for number, task in enumerate(state.tasks) if task.replica is not None]
+
+    def order(replica: tuple[int, Copy]) -> tuple[int, float, int]:
+        number, copy = replica
+        return copy.batch, -float(run.graph.cost[number]), number
+
+    return sorted(replicas, key=order)
 
 
 def for_primaries(nodes: Sequence[Node]) -> list[Node]:
@@ -117,7 +121,7 @@ def for_primaries(nodes: Sequence[Node]) -> list[Node]:
 def place_replicas(run: Run, state: RunState, checkpoint: Cut) -> RunState:
     """A replica for every task that lacks one it should have, at a checkpoint; where there is no room it stays away."""
     tasks = list(state.tasks)
-    rooms = Rooms(run, state)
+    capacity = Capacity(run, state)
     by_name = {node.name: node for node in state.nodes}
     for task in sorted(state.placement.replicated, key=run.number.__getitem__):
         number = run.number[task]
@@ -125,23 +129,23 @@ def place_replicas(run: Run, state: RunState, checkpoint: Cut) -> RunState:
         if known.primary is None or known.replica is not None or run.is_source[number]:
             continue
         above = run.graph.producers_of(number)
-        beside = tasks[above[0]].replica if len(above) == 1 else None  # a chain stays whole: no shuffle in between
+        beside = tasks[above[0]].replica if len(above) == 1 else None  # a chain stays together: no shuffle in between
         node = None
         home = by_name[known.primary.node]
-        if beside is not None and by_name[beside.node].domain(Level.RACK) != home.domain(Level.RACK):
-            node = rooms.take(number, [by_name[beside.node]])
-        node = node or _apart(rooms, number, home, state.nodes)
+        if beside is not None and by_name[beside.node].domain(DomainKind.RACK) != home.domain(DomainKind.RACK):
+            node = capacity.take(number, [by_name[beside.node]])
+        node = node or _apart(capacity, number, home, state.nodes)
         if node is not None:
             point = known.rebuild_point(checkpoint.points[number], known.head.batch)
             tasks[number] = replace(known, replica=Copy(node, point, stored=True))
     return replace(state, tasks=tuple(tasks))
 
 
-def _apart(rooms: Rooms, number: int, primary: Node, nodes: Sequence[Node]) -> str | None:
+def _apart(capacity: Capacity, number: int, primary: Node, nodes: Sequence[Node]) -> str | None:
     """A node in another domain than the primary's, the wider the better; standby nodes first."""
-    for level in Level:
-        apart = [node for node in nodes if node.domain(level) != primary.domain(level)]
-        found = rooms.take(number, [node for node in apart if node.standby]) or rooms.take(number, apart)
-        if found is not None:
-            return found
+    for kind in DomainKind:
+        apart = [node for node in nodes if node.domain(kind) != primary.domain(kind)]
+        name = capacity.take(number, [node for node in apart if node.standby]) or capacity.take(number, apart)
+        if name is not None:
+            return name
     return None

@@ -1,4 +1,4 @@
-"""Tasks spread again over nodes that have come: as they would be at a start, and without a pause.
+"""Rebalancing: tasks spread again over nodes that have come, as they would be at a start, and without a pause.
 
 A task that moves gets a second copy on its new node, from a checkpoint. When all that move have caught up beside the
 live passes, they change places between two passes. Sources have nothing but a place in their log, and need no copy.
@@ -13,7 +13,7 @@ from itertools import product
 
 from tenax.control.copies import Copy, TaskState
 from tenax.control.notices import TasksMoved
-from tenax.control.placement.assignment import Rooms
+from tenax.control.placement.assignment import Capacity
 from tenax.control.run import Run
 from tenax.control.state import RunState
 from tenax.control.versions import Cut
@@ -24,14 +24,14 @@ def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     """Copies on the nodes where tasks should be, if nodes have come since the last time; all tasks are up to date."""
     if not state.placement.rebalancing_due or state.placement.moving or state.wrap_up is not None:
         return state
-    rooms = Rooms(run, state)
+    capacity = Capacity(run, state)
     nodes = {node.name: node for node in state.nodes}
     tasks, moving = list(state.tasks), dict[int, str]()
-    for number, name in _moves(run, state, rooms.used).items():
+    for number, name in _moves(run, state, capacity.used).items():
         task = tasks[number]
         if run.is_source[number]:
             moving[number] = name
-        elif rooms.take(number, [nodes[name]]) is not None:
+        elif capacity.take(number, [nodes[name]]) is not None:
             point = task.rebuild_point(cut.points[number], task.head.batch)
             tasks[number] = replace(task, replica=Copy(name, point, stored=True))
             moving[number] = name

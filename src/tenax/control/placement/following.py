@@ -1,4 +1,4 @@
-"""Replicas follow the load: rows are counted, plans made by them, and replicas moved if that is worth it.
+"""Replicas follow the load: rates are measured, plans made by them, and replicas moved if that is worth it.
 
 New replicas start from a checkpoint and catch up beside the live passes; old ones end when these are in step. Where
 room is short, the old ones end first.
@@ -64,7 +64,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
         _sorted(run, wanted),
         event.before,
         event.after,
-        f"by the rows of the batches before {event.batch + 1}, what outputs keep if all else fails rises from "
+        f"by the rows of the batches before {event.batch + 1}, what outputs keep if all else fails grows from "
         f"{event.before:.2f} to {event.after:.2f}",
     )
     return replace(state, pending=(*state.pending, moved), placement=replace(state.placement, replicated=wanted))

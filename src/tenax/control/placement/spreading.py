@@ -1,4 +1,7 @@
-"""Which node runs which task: spread evenly, one-to-one chains together, apart from those who retain for them."""
+"""The first placement of a run: tasks spread evenly, one-to-one chains together.
+
+Consumers are placed away from the outputs that are retained for them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from tenax.model.topology import Partitioning
 def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task] = ()) -> Placement:
     """Greedy, in task order: a chain goes to the node with the fewest tasks, then the fewest of its operator.
 
-    - A chain stays whole, because the levels of a pass run one after the other: cutting it spreads no work and adds a
-      shuffle for everybody. Only where no node has room for all of it is it placed task by task.
+    - A chain stays together, because the levels of a pass run one after the other: cutting it spreads no work and adds
+      a shuffle for all. Only where no node has room for all of it is it placed task by task.
     - Tasks that `retain` their outputs end a chain, and their consumers go elsewhere if they can: what is retained on
       the node of the task that will need it is lost with it. O(tasks × nodes + substreams).
     """
@@ -29,7 +32,8 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task
 
     def put(numbers: Sequence[int]) -> bool:
         operator = int(graph.operator_of[numbers[0]])
-        feeding = (one for number in numbers if retaining for one in graph.producers_of(number) if one in retaining)
+        producers = (producer for number in numbers if retaining for producer in graph.producers_of(number))
+        feeding = (producer for producer in producers if producer in retaining)
         held = Counter(primaries[task] for task in map(graph.task, feeding) if task in primaries)
         free = [node for node in nodes if node.slots is None or load[node.name] + len(numbers) <= node.slots]
         if not free:
@@ -59,7 +63,7 @@ def chains(graph: TaskGraph, ends: Collection[int] = ()) -> list[list[int]]:
     the task before it is among the `ends`.
     """
     chain_of: list[list[int]] = []
-    found: list[list[int]] = []
+    all_chains: list[list[int]] = []
     for operator, streams in enumerate(graph.streams):
         span = graph.span(operator)
         continues = (
@@ -73,7 +77,7 @@ def chains(graph: TaskGraph, ends: Collection[int] = ()) -> list[list[int]]:
                 chain = chain_of[before]
             else:
                 chain = []
-                found.append(chain)
+                all_chains.append(chain)
             chain.append(number)
             chain_of.append(chain)
-    return found
+    return all_chains

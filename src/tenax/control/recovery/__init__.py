@@ -1,1 +1,1 @@
-"""What lost nodes leave behind, and the way back."""
+"""Failure handling: failover to replicas, rounds in which lost tasks catch up, attempts and backoff."""

@@ -1,4 +1,4 @@
-"""What lost nodes leave behind: replicas that take over, tasks at their checkpoint, work that is over.
+"""Failover: what follows when nodes are lost, for replicas, for tasks without one, and for work under way.
 
 Beside it the other end of an outage: what is let go of when tasks are accurate again.
 """

@@ -1,4 +1,4 @@
-"""Faults of sinks and of the store: how long a run waits before it tries again, and for how long in all."""
+"""Backoff after faults of sinks and the store: how long a run pauses before it tries again, and how long in all."""
 
 from __future__ import annotations
 
