@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,9 +13,12 @@ import pytest
 
 import tenax as tx
 from tenax.application.application import Application
-from tenax.application.rehearsal import has_batches, rehearse, with_known_schemas
+from tenax.application.rehearsal import has_batches, logged_positions, rehearse, with_known_schemas
+from tenax.batching.batches import BatchPlanner
+from tenax.connectors.source import Limits
 from tenax.engine.masters import check_master
 from tenax.errors import ClusterFailed, InvalidRequest, InvalidSource, InvalidTopology, UnreadableSource
+from tenax.store.store import Store
 
 Ending = Callable[[tx.Stream], tx.Stream]
 V = pl.col("v")
@@ -158,6 +163,37 @@ def test_a_followed_folder_without_files_needs_a_stated_schema(tmp_path: Path) -
     ) as raised:
         with_known_schemas(made, {})
     assert "\n" not in str(raised.value)
+
+
+def test_a_run_that_goes_on_has_its_columns_from_the_store_when_its_files_are_gone(tmp_path: Path) -> None:
+    made = application(tmp_path, lambda rows: rows.filter(V > 1))
+    assert made.schemas["out"] == {"ts": pl.Datetime("us"), "name": pl.String(), "v": pl.Int64()}
+    store = Store.open(tmp_path / "store", made.fingerprint())
+    planner = BatchPlanner(made, store, Limits(10), 0.0)
+    planner.log(1, 1, threading.Event())
+    store.close()
+    assert logged_positions(tmp_path / "store") == planner.positions
+    other = application(tmp_path, lambda rows: rows.filter(V > 1))
+    (tmp_path / "rows.csv").unlink()
+    gone = replace(other, schemas={})
+    known = with_known_schemas(gone, logged_positions(tmp_path / "store"))
+    assert known.schemas == made.schemas
+    with pytest.raises(UnreadableSource, match="found nothing of that name"):
+        with_known_schemas(gone, {})  # from the beginning nothing is known
+
+
+def test_a_run_that_goes_on_keeps_the_types_that_it_began_with(tmp_path: Path) -> None:
+    made = application(tmp_path, lambda rows: rows.filter(V > 1))
+    store = Store.open(tmp_path / "store", made.fingerprint())
+    BatchPlanner(made, store, Limits(10), 0.0).log(1, 1, threading.Event())
+    store.close()
+    (tmp_path / "rows.csv").write_text("ts,name,v\n2024-01-01T00:00:00,a,1.5\n")
+    topology = tx.Topology("t")
+    rows = topology.source("rows", tx.files(tmp_path / "rows.csv", time="ts", follow=False))
+    rows.filter(V > 1).output("out", tx.parquet(tmp_path / "out"))
+    other = topology.build()
+    assert other.schemas["out"]["v"] == pl.Float64()
+    assert with_known_schemas(other, logged_positions(tmp_path / "store")).schemas["out"]["v"] == pl.Int64()
 
 
 def test_only_a_store_with_batches_is_resumed(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def _claimed(sink: ParquetSink) -> tuple[Path, ...]:
     return sink.folder.resolve(), sink.tentative.resolve(), sink.log.parent.resolve()
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
+def _overlap(folder: Path, other: Path) -> bool:
+    return folder.is_relative_to(other) or other.is_relative_to(folder)
 
 
 def _has_wildcard(pattern: str) -> bool:
@@ -71,7 +71,7 @@ def _matches(pattern: str, folder: Path, output: str) -> bool:
 
 def _fits(patterns: Sequence[str], parts: Sequence[str]) -> bool:
     if not patterns or not parts:
-        return not parts and all(one == ANY_DEPTH for one in patterns)
+        return not parts and all(pattern == ANY_DEPTH for pattern in patterns)
     if patterns[0] == ANY_DEPTH:
         return _fits(patterns[1:], parts) or _fits(patterns, parts[1:])
     hidden = parts[0].startswith(".") and not patterns[0].startswith(".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +14,12 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidTopology, TenaxError, UnreadableSource
 from tenax.model.graph import TaskGraph
 from tenax.model.topology import Operator
-from tenax.operators.chunks import decode, encode
+from tenax.operators.chunks import check_types, decode, encode
 from tenax.operators.columns import is_declared, is_users, listed, remedy_of
 from tenax.operators.computation import NO_WATERMARK_US, Computation
 from tenax.operators.event_time import check_time
 from tenax.operators.keys import key_hashes
+from tenax.operators.missing import nearest
 from tenax.store.records import JsonObject
 
 Schemas = Mapping[str, pl.Schema]
@@ -110,7 +110,7 @@ def _operator_schema(operator: Operator, parts: Parts, schemas: Schemas) -> pl.S
         for stream, columns in zip(operator.inputs, inputs, strict=True):
             key_hashes(pl.DataFrame(schema=columns), parts.keys.get((stream.operator, operator.name), ()))
         schema = pl.Schema(computation.schema(inputs))
-        encode(pl.DataFrame(schema=schema), NO_WATERMARK_US)  # refuses what cannot travel
+        check_types(schema)
     except RAISED as error:
         raise InvalidTopology(f"{_called(operator, parts)}: {_explained(error, computation, inputs)}") from error
     if not schema and is_users(computation) and not is_declared(computation):
@@ -139,5 +139,4 @@ def _explained(error: BaseException, computation: Computation, inputs: Sequence[
     unknown = UNKNOWN_COLUMN.search(str(error)) if isinstance(error, pl.exceptions.ColumnNotFoundError) else None
     if unknown is None:
         return cause_of(error)
-    near = difflib.get_close_matches(unknown[1], [name for schema in inputs for name in schema], n=1)
-    return f"{cause_of(error)}: {f'did you mean {near[0]!r}?' if near else 'name one of these'}"
+    return f"{cause_of(error)}: {nearest(unknown[1], [name for schema in inputs for name in schema])}"

@@ -242,8 +242,8 @@ class FileSource(Source):
         """The position in the files as they are now, if all that was read of them is the same bytes."""
         data = records.mapping(position)
         opened: list[Json] = []
-        for one in records.items(data["open"]):
-            before = None if one is None else _Open.from_data(one)
+        for data_of_file in records.items(data["open"]):
+            before = None if data_of_file is None else _Open.from_data(data_of_file)
             if before is not None:
                 before = self._same(before, 0, Cut(before.at, before.row), None, before.checksum)
             # A file that was cut off right there has been read.
@@ -270,7 +270,10 @@ class FileSource(Source):
         else:
             data = records.mapping(position)
             progress = Progress(_unpack(records.text(data, "seen")), current, data["schema"])
-            opened = [None if one is None else _Open.from_data(one) for one in records.items(data["open"])]
+            opened = [
+                None if data_of_file is None else _Open.from_data(data_of_file)
+                for data_of_file in records.items(data["open"])
+            ]
             if len(opened) != partitions:
                 raise InvalidSource(
                     f"{self.root}: a source keeps its partitions while it runs ({len(opened)}), found {partitions}: "
@@ -286,7 +289,7 @@ class FileSource(Source):
         if position is None or not (self.bounded and records.mapping(position).get("complete")):
             unseen = (name for name in present - progress.seen if (self.root / name).is_file())
             progress.unseen = sorted(unseen, reverse=True)
-        progress.seen &= present | {one.name for one in current if one is not None}
+        progress.seen &= present | {opened_file.name for opened_file in current if opened_file is not None}
         return progress
 
     def _known_schema(self) -> Json:
@@ -297,17 +300,17 @@ class FileSource(Source):
     def _present(self) -> set[str]:
         """The names that match, none hidden; folders among them are sorted out when they are unseen."""
         # Texts rather than paths: with thousands of files this is most of what an idle plan costs.
-        found = {
+        names = {
             name
             for name in glob.iglob(self.pattern, root_dir=self.root, recursive=True)  # noqa: PTH207
             if name.endswith(tuple(FORMATS)) and not name.startswith("_") and "/_" not in name
         }
-        if len(found) > MAX_FILES:
+        if len(names) > MAX_FILES:
             raise UnreadableSource(
-                f"{self.root}: a source has at most {MAX_FILES:,} files at a time, found {len(found):,}: "
+                f"{self.root}: a source has at most {MAX_FILES:,} files at a time, found {len(names):,}: "
                 "move those away that were read"
             )
-        return found
+        return names
 
     def _open_next(self, progress: Progress, partition: int) -> None:
         name = progress.unseen.pop()
@@ -315,27 +318,27 @@ class FileSource(Source):
         file = _format(path)
         status = path.stat()
         progress.seen.add(name)
-        found = file.schema(path)
-        if found is None:
+        columns = file.schema(path)
+        if columns is None:
             return  # a text file without rows
-        self._check_columns(progress, path, found)
+        self._check_columns(progress, path, columns)
         start, end = file.start(path), file.end(path, status.st_size)
         if start.at < end:
             head = file.checksum(path, 0, start.at, None)
             opened = _Open(name, status.st_size, status.st_mtime_ns, start.at, start.row, end, head)
             progress.current[partition] = opened
 
-    def _check_columns(self, progress: Progress, path: Path, found: pl.Schema) -> None:
+    def _check_columns(self, progress: Progress, path: Path, columns: pl.Schema) -> None:
         """The columns of the first file are those of all."""
         file = _format(path)
         if progress.schema is None:
-            progress.schema = schemas.to_data(found, str(path))
+            progress.schema = schemas.to_data(columns, str(path))
         expected = schemas.from_data(progress.schema)
         self._check_time(expected, path)
         if self.stated is None or not file.inferred:
-            schemas.check_same(expected, found, str(path), inferred=file.inferred, sparse=file.sparse)
+            schemas.check_same(expected, columns, str(path), inferred=file.inferred, sparse=file.sparse)
         elif not file.sparse:
-            same = pl.Schema({name: expected.get(name, kind) for name, kind in found.items()})
+            same = pl.Schema({name: expected.get(name, kind) for name, kind in columns.items()})
             schemas.check_same(expected, same, str(path), inferred=True, sparse=False)
 
     def _check_time(self, columns: pl.Schema, path: Path) -> None:
@@ -413,7 +416,7 @@ def _format(path: Path) -> FileFormat:
 
 def pieces_of(planned: Json) -> list[tuple[str, int, int]]:
     """The files of a range: name, size and time of change."""
-    return [(one.begin.name, one.begin.size, one.begin.changed_ns) for one in _pieces(planned)]
+    return [(piece.begin.name, piece.begin.size, piece.begin.changed_ns) for piece in _pieces(planned)]
 
 
 def seen_in(position: Json) -> set[str]:
@@ -450,9 +453,11 @@ def until_of(logged: records.JsonObject) -> int | None:
 
 def _position(progress: Progress, complete: bool) -> Json:
     """As plain data; `complete` says that all files were taken that a source which does not follow will read."""
-    opened: Sequence[Json] = [None if one is None else one.to_data() for one in progress.current]
-    found: dict[str, Json] = {"seen": _pack(progress.seen), "open": opened, "schema": progress.schema}
-    return {**found, "at_us": progress.now_us, "complete": complete}
+    opened: Sequence[Json] = [
+        None if opened_file is None else opened_file.to_data() for opened_file in progress.current
+    ]
+    position: dict[str, Json] = {"seen": _pack(progress.seen), "open": opened, "schema": progress.schema}
+    return {**position, "at_us": progress.now_us, "complete": complete}
 
 
 def _pack(names: set[str]) -> str:

@@ -128,10 +128,10 @@ class TextFormat(FileFormat):
 
     def cut(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int) -> Cut:
         """The last end of a row within the limits, found by reading at most about twice what the piece holds."""
-        found = self._cut(path, begin, end, rows, size_bytes, closed=True)
-        if found is None:
+        end_of_rows = self._cut(path, begin, end, rows, size_bytes, closed=True)
+        if end_of_rows is None:
             raise UnreadableSource(f"{path}, row {begin.row + 1}: a row ends, found an open quote: close it")
-        return found
+        return end_of_rows
 
     def whole(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int) -> Cut | None:
         """The same of a file that may grow: a row ends with its newline. None if there is no whole row yet."""

@@ -29,18 +29,18 @@ def from_data(data: Json) -> pl.Schema:
     return pl.Schema({str(name): _type_from_data(kind) for name, kind in pairs})
 
 
-def check_same(first: pl.Schema, found: pl.Schema, file: str, *, inferred: bool, sparse: bool) -> None:
+def check_same(first: pl.Schema, other: pl.Schema, file: str, *, inferred: bool, sparse: bool) -> None:
     """Refuse a file whose columns differ.
 
     An `inferred` type may be narrower than the one it is read as; in a `sparse` format rows may lack columns.
     """
-    if list(first) != list(found) and not (sparse and set(found) <= set(first)):
-        missing, more = [n for n in first if n not in found], [n for n in found if n not in first]
+    if list(first) != list(other) and not (sparse and set(other) <= set(first)):
+        missing, more = [n for n in first if n not in other], [n for n in other if n not in first]
         what = f"without {missing[0]!r}" if missing else f"with {more[0]!r} besides" if more else "in another order"
         raise DifferingSchemas(
             f"{file}: all files of a source have the same columns, found one {what}: keep them apart"
         )
-    for name, kind in found.items():
+    for name, kind in other.items():
         wanted = first[name]
         if wanted != kind and not (inferred and _narrower(kind, wanted)):
             raise DifferingSchemas(

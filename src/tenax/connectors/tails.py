@@ -46,9 +46,9 @@ class _Tail:
     @classmethod
     def from_data(cls, data: Json) -> _Tail:
         name, *numbers = records.items(data)
-        if not isinstance(name, str) or len(numbers) != 8 or not all(isinstance(one, int) for one in numbers):
+        if not isinstance(name, str) or len(numbers) != 8 or not all(isinstance(number, int) for number in numbers):
             raise UnreadableSource(f"a file that grows was expected, found {data!r}: is the store of another source?")
-        return cls(name, *(one for one in numbers if isinstance(one, int)))
+        return cls(name, *(number for number in numbers if isinstance(number, int)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class TailSource(FileSource):
             data = records.mapping(position)
             progress.schema = data["schema"]
             turn = records.integer(data, "turn")
-            tails = {one.name: one for one in map(_Tail.from_data, records.items(data["tails"]))}
+            tails = {tail.name: tail for tail in map(_Tail.from_data, records.items(data["tails"]))}
             self._check_partitions(records.integer(data, "partitions"), partitions)
         progress.pieces = [[] for _ in range(partitions)]
         known, before = set(tails), tails
@@ -112,7 +112,7 @@ class TailSource(FileSource):
             "turn": turn + 1,
             "at_us": now_us,
         }
-        done = tuple(one for one in planned.quiet if self.bounded and one not in more)
+        done = tuple(partition for partition in planned.quiet if self.bounded and partition not in more)
         return replace(planned, position=after, done=done)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
@@ -151,17 +151,17 @@ class TailSource(FileSource):
 
     def _looked_at(self, tails: dict[str, _Tail]) -> dict[str, _Tail]:
         """The files as they are now; those that were read to their end may be gone."""
-        found = {}
+        seen = {}
         for name, tail in tails.items():
             path = self.root / name
             if path.exists():
-                found[name] = self._look(tail, grown_is_enough=True)
+                seen[name] = self._look(tail, grown_is_enough=True)
             elif tail.at < tail.size:
                 raise UnreadableSource(
                     f"{path}: a file that grows stays until it was read to its end, found it gone with "
                     f"{tail.size - tail.at:,} bytes unread: put it back"
                 )
-        return found
+        return seen
 
     def _look(self, tail: _Tail, *, grown_is_enough: bool) -> _Tail:
         """A file as it is now, if it is the one that was read."""
@@ -189,7 +189,7 @@ class TailSource(FileSource):
             raise UnreadableSource(
                 f"{self.root / self.pattern}: a source that does not follow has files, found none: correct the path"
             )
-        counts = [sum(one.partition == p for one in tails.values()) for p in range(len(progress.pieces))]
+        counts = [sum(tail.partition == p for tail in tails.values()) for p in range(len(progress.pieces))]
         for name in sorted(name for name in present - set(tails) if (self.root / name).is_file()):
             path = self.root / name
             start = self._start(path)
@@ -242,15 +242,15 @@ class TailSource(FileSource):
         """Where the last whole row of the beginning ends, from which types are seen; none if there is no row."""
         if self.bounded:
             return size if start.at < size else None
-        found = _text(path).whole(path, start, size, 10_000, 4 << 20)
-        return None if found is None else found.at
+        last = _text(path).whole(path, start, size, 10_000, 4 << 20)
+        return None if last is None else last.at
 
     def _take_lines(self, progress: Progress, tails: dict[str, _Tail], limits: Limits, turn: int) -> set[int]:
         """Give every partition the next lines of its files; for which of them there are more than they may take."""
         partitions, more = len(progress.pieces), set[int]()
         for partition in range(partitions):
             rows, size_bytes = max(1, limits.rows // partitions), max(1, limits.bytes // partitions)
-            names = sorted(name for name, one in tails.items() if one.partition == partition)
+            names = sorted(name for name, tail in tails.items() if tail.partition == partition)
             at = turn % len(names) if names else 0
             for name in names[at:] + names[:at]:  # another one first each time, so that none waits for ever
                 tail = tails[name]
@@ -309,7 +309,7 @@ def _anchor(path: Path, at: int) -> int:
 
 
 def _lines(planned: Json) -> Sequence[_Lines]:
-    return [_Lines.from_data(one) for one in records.items(records.mapping(planned)["pieces"])]
+    return [_Lines.from_data(piece) for piece in records.items(records.mapping(planned)["pieces"])]
 
 
 def _changed(path: Path, what: str) -> ChangedSource:

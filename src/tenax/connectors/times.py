@@ -63,15 +63,15 @@ class EventTimes:
         whole = str(kind) in INTEGERS
         column = self._counted(rows, file, first_row) if whole else _written(pl.col(self.column), kind)
         timed = rows.with_columns(column.alias(self.column))
-        found = timed[self.column]
-        if found.null_count():
-            row = int(found.is_null().arg_max() or 0)
+        instants = timed[self.column]
+        if instants.null_count():
+            row = int(instants.is_null().arg_max() or 0)
             raise UnreadableSource(
                 f"{file}, row {first_row + row + 1}: every row has an event time, found {rows[self.column][row]!r} in "
                 f"column {self.column!r}: correct the row, or remove it"
             )
         if until_us is not None and not self.anytime:  # once allowed, so is what was refused before
-            self._believe(rows, found.cast(pl.Int64), file, first_row, until_us)
+            self._believe(rows, instants.cast(pl.Int64), file, first_row, until_us)
         return timed
 
     def _counted(self, rows: pl.DataFrame, file: str, first_row: int) -> pl.Expr:

@@ -10,6 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.event_time import check_names
 from tenax.operators.expressions import keeps_rows, row_wise, written
+from tenax.operators.missing import missing
 
 TIME = "tenax.time"  # the event time of a row in microseconds, for first and last
 ORDERED = frozenset({"first", "last"})
@@ -122,7 +123,7 @@ def split_aggregates(expressions: Sequence[pl.Expr]) -> tuple[Aggregate, ...]:
     if not expressions:
         raise InvalidRequest("aggregate takes at least one expression: found none; pass one such as pl.len()")
     aggregates = tuple(recognised(expression, position) for position, expression in enumerate(expressions))
-    names = [one.name for one in aggregates]
+    names = [aggregate.name for aggregate in aggregates]
     check_names(names, "an aggregate")
     for name in names:
         if names.count(name) > 1:
@@ -132,16 +133,15 @@ def split_aggregates(expressions: Sequence[pl.Expr]) -> tuple[Aggregate, ...]:
 
 def result_types(rows: pl.DataFrame, aggregates: Sequence[Aggregate], expressions: Sequence[pl.Expr]) -> pl.Schema:
     """The types that Polars gives the aggregates over rows like these."""
-    for name in sorted({name for one in aggregates for name in one.value.meta.root_names()} - {TIME}):
+    for name in sorted({name for aggregate in aggregates for name in aggregate.value.meta.root_names()} - {TIME}):
         if name not in rows.columns:
-            raise InvalidRequest(
-                f"aggregates need their columns: {name!r} is not among {rows.columns}; name one of these"
-            )
+            raise missing("aggregates need their columns", name, rows.columns)
     types = rows.clear().select(expressions).schema
-    for one in aggregates:
-        if one.kind in MEANS and not types[one.name].is_float():
+    for aggregate in aggregates:
+        if aggregate.kind in MEANS and not types[aggregate.name].is_float():
             raise InvalidRequest(
-                f"a {one.kind} is taken of numbers: {written(one.value)} gives {types[one.name]}; cast it to a number"
+                f"a {aggregate.kind} is taken of numbers: {written(aggregate.value)} gives {types[aggregate.name]}; "
+                "cast it to a number"
             )
     return types
 

@@ -28,17 +28,22 @@ LAYOUT = pl.CompatLevel.oldest()  # string views would keep the gaps that filter
 
 def encode(rows: pl.DataFrame, watermark_us: int) -> bytes:
     """The chunk of these rows."""
-    for name, kind in rows.schema.items():
-        if isinstance(kind, pl.Categorical | pl.Object):
-            raise InvalidRequest(
-                f"a chunk carries values that all processes read alike: column {name!r} is {kind}; cast it to pl.String"
-            )
+    check_types(rows.schema)
     stream = io.BytesIO()
     stream.write(HEADER.pack(MAGIC, 0, watermark_us))
     pl.DataFrame([plain(column) for column in rows.get_columns()]).write_ipc_stream(stream, compat_level=LAYOUT)
     with stream.getbuffer() as whole:
         HEADER.pack_into(whole, 0, MAGIC, zlib.crc32(whole[CHECKED_FROM:]), watermark_us)
     return stream.getvalue()
+
+
+def check_types(schema: pl.Schema) -> None:
+    """Refuse columns that cannot travel."""
+    for name, kind in schema.items():
+        if isinstance(kind, pl.Categorical | pl.Object):
+            raise InvalidRequest(
+                f"a chunk carries values that all processes read alike: column {name!r} is {kind}; cast it to pl.String"
+            )
 
 
 def decode(data: bytes) -> tuple[pl.DataFrame, int]:
@@ -48,9 +53,9 @@ def decode(data: bytes) -> tuple[pl.DataFrame, int]:
     magic, checksum, watermark_us = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise InvalidFile(f"a chunk begins with {MAGIC!r}: found {magic!r}; it is of another format or version")
-    found = zlib.crc32(memoryview(data)[CHECKED_FROM:])
-    if found != checksum:
-        raise InvalidFile(f"a chunk matches its checksum {checksum:08x}: found {found:08x}; fetch or make it again")
+    actual = zlib.crc32(memoryview(data)[CHECKED_FROM:])
+    if actual != checksum:
+        raise InvalidFile(f"a chunk matches its checksum {checksum:08x}: found {actual:08x}; fetch or make it again")
     stream = io.BytesIO(data)
     stream.seek(HEADER.size)
     return pl.read_ipc_stream(stream), watermark_us

@@ -17,14 +17,18 @@ class ColumnsVary(Exception):
 def is_users(computation: Computation) -> bool:
     """Whether code of a user's decides which columns come out; expressions follow from the columns that go in."""
     if isinstance(computation, Stateless):
-        return any(isinstance(one, Map) for one in computation.transformations)
+        return any(isinstance(transformation, Map) for transformation in computation.transformations)
     return not type(computation).__module__.startswith("tenax.")
 
 
 def is_declared(computation: Computation) -> bool:
     """Whether the columns that users' code makes are declared, so that it need not be tried without rows."""
     if isinstance(computation, Stateless):
-        return all(one.schema is not None for one in computation.transformations if isinstance(one, Map))
+        return all(
+            transformation.schema is not None
+            for transformation in computation.transformations
+            if isinstance(transformation, Map)
+        )
     return type(computation).schema is not Computation.schema
 
 

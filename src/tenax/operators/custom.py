@@ -91,8 +91,8 @@ class KeyedComputation(Computation):
             return pl.DataFrame(schema=self.state_schema)
         # equal hashes of different keys fall out here, and so do older rows of the same key
         newest = pl.concat(candidates).unique(self.keys, keep="first", maintain_order=True).filter(~pl.col(DELETED))
-        found = newest.join(order, on=self.keys, how="inner", nulls_equal=True)
-        return found.sort("tenax.order").select(columns)
+        known = newest.join(order, on=self.keys, how="inner", nulls_equal=True)
+        return known.sort("tenax.order").select(columns)
 
     def delta(self, changes: Changes) -> pl.DataFrame:
         """The changes as a segment."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tenax.errors import InvalidRequest
+from tenax.operators.missing import missing
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -31,7 +32,7 @@ def event_times(rows: pl.DataFrame, time: str) -> npt.NDArray[np.int64]:
 def check_time(rows: pl.DataFrame, time: str) -> None:
     """A time column is there and counts microseconds."""
     if time not in rows.columns:
-        raise InvalidRequest(f"the time column must be there: {time!r} is not among {rows.columns}; name one of these")
+        raise missing("the time column must be there", time, rows.columns)
     kind = rows.schema[time]
     if not isinstance(kind, pl.Datetime) or kind.time_unit != "us":
         raise InvalidRequest(f"a time column is Datetime('us'): {time!r} is {kind}; cast it to pl.Datetime('us')")

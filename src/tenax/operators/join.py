@@ -10,6 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW, WINDOW_END, check_windows
+from tenax.operators.missing import nearest
 from tenax.operators.waiting import Passage, WaitingRoom, in_order, oldest_waiting
 
 INPUT = "input/"  # how the names of waiting rooms begin
@@ -63,7 +64,8 @@ class Join(Computation):
         for name in self.on:
             if name not in rows.columns:
                 raise InvalidRequest(
-                    f"join is on columns of every input: input {number} lacks {name!r}; it has {rows.columns}"
+                    f"join is on columns of every input: input {number} lacks {name!r}, it has {rows.columns}; "
+                    f"{nearest(name, rows.columns)}"
                 )
 
     def check_types(self, first: pl.Schema, other: pl.Schema, number: int) -> None:

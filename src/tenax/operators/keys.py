@@ -25,6 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tenax.errors import InvalidRequest
+from tenax.operators.missing import missing
 
 KEY_GROUPS = 128
 GROUP_SHIFT = np.uint64(57)  # 64 bits less the 7 of a key group
@@ -48,7 +49,7 @@ def key_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> Hashes:
     combined = np.zeros(frame.height, np.uint64)
     for key in keys:
         if key not in frame.columns:
-            raise InvalidRequest(f"a key must be a column: {key!r} is not among {frame.columns}; name one of these")
+            raise missing("a key must be a column", key, frame.columns)
         combined = mix(combined * np.uint64(BASE) + column_hashes(frame[key]))
     return combined
 
@@ -68,8 +69,8 @@ def owners(weights: Sequence[float]) -> npt.NDArray[np.uint16]:
         counts[task] += 1
     if len(counts) <= KEY_GROUPS:
         for task in [task for task, count in enumerate(counts) if count == 0]:
-            able = [one for one, count in enumerate(counts) if count > 1]
-            richest = max(able, key=lambda one: (counts[one] - quotas[one], -one))
+            able = [task for task, count in enumerate(counts) if count > 1]
+            richest = max(able, key=lambda task: (counts[task] - quotas[task], -task))
             counts[richest] -= 1
             counts[task] = 1
     return np.repeat(np.arange(len(counts), dtype=np.uint16), counts)

@@ -37,8 +37,8 @@ class Overdue:
         needed = np.maximum(needed_us, 1).astype(np.float64)
         numbers = np.ceil(PER_DOUBLING * np.log2(needed)).astype(np.int64)
         numbers += 2.0 ** (numbers / PER_DOUBLING) < needed  # where the logarithm was rounded down
-        found, counts = np.unique(numbers, return_counts=True)
-        return cls(dict(zip(found.tolist(), counts.tolist(), strict=True)), int(needed_us.max()))
+        buckets, counts = np.unique(numbers, return_counts=True)
+        return cls(dict(zip(buckets.tolist(), counts.tolist(), strict=True)), int(needed_us.max()))
 
     def and_also(self, other: Overdue) -> Overdue:
         """Both together."""

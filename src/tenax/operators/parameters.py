@@ -12,15 +12,17 @@ def attributes(value: object) -> dict[str, object]:
     So a parameter that somebody adds to a class is among them without being listed anywhere.
     """
     kinds = type(value).__mro__
-    cached = {name for kind in kinds for name, one in vars(kind).items() if isinstance(one, cached_property)}
-    found: dict[str, object] = {}
+    cached = {
+        name for kind in kinds for name, attribute in vars(kind).items() if isinstance(attribute, cached_property)
+    }
+    values: dict[str, object] = {}
     for kind in reversed(kinds):
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
             private = name.startswith("__") and not name.endswith("__")
             place = f"_{kind.__name__.lstrip('_')}{name}" if private else name
             if not name.startswith("__weakref") and name != "__dict__" and hasattr(value, place):
-                found[place] = getattr(value, place)
+                values[place] = getattr(value, place)
     own: Mapping[str, object] = getattr(value, "__dict__", {})
-    found |= own
-    return {name: one for name, one in sorted(found.items()) if name not in cached}
+    values |= own
+    return {name: attribute for name, attribute in sorted(values.items()) if name not in cached}

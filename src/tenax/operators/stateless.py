@@ -65,13 +65,13 @@ class Stateless(Computation):
     def parameters(self) -> Mapping[str, object]:
         """What each transformation was given, by its verb; with a number, if there are several."""
         several = len(self.transformations) > 1
-        found: dict[str, object] = {}
-        for number, one in enumerate(self.transformations, start=1):
-            verb = f"{number} {verb_of(one)}" if several else verb_of(one)
-            found[verb] = next(iter(attributes(one).values()))
-            if isinstance(one, Map) and one.schema is not None:
-                found[f"{verb} schema"] = one.schema
-        return found
+        given: dict[str, object] = {}
+        for number, transformation in enumerate(self.transformations, start=1):
+            verb = f"{number} {verb_of(transformation)}" if several else verb_of(transformation)
+            given[verb] = next(iter(attributes(transformation).values()))
+            if isinstance(transformation, Map) and transformation.schema is not None:
+                given[f"{verb} schema"] = transformation.schema
+        return given
 
     def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:
         """As Polars resolves the queries for no rows; a declared map gives what it declares."""
@@ -144,10 +144,10 @@ def checked(expressions: Sequence[pl.Expr], operator: str) -> tuple[pl.Expr, ...
     """The expressions, if each gives one value for each row and looks at that row only."""
     if not expressions:
         raise InvalidRequest(f"{operator} takes at least one expression: found none; pass one such as pl.col('speed')")
-    for one in expressions:
-        if not row_wise(one) or not (keeps_rows(one) or one.meta.is_literal(allow_aliasing=True)):
+    for expression in expressions:
+        if not row_wise(expression) or not (keeps_rows(expression) or expression.meta.is_literal(allow_aliasing=True)):
             raise InvalidRequest(
-                f"{operator} looks at one row at a time: found {written(one)}; aggregate over a window instead"
+                f"{operator} looks at one row at a time: found {written(expression)}; aggregate over a window instead"
             )
     return tuple(expressions)
 

@@ -10,6 +10,7 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_windows
+from tenax.operators.missing import missing
 from tenax.operators.waiting import PENDING, Passage, WaitingRoom, oldest_waiting
 
 
@@ -42,9 +43,7 @@ class Top(Computation):
         check_windows(rows, "top")
         for name in (self.by, *self.per):
             if name not in rows.columns:
-                raise InvalidRequest(
-                    f"top is by columns that are there: {name!r} is not among {rows.columns}; name one"
-                )
+                raise missing("top is by columns that are there", name, rows.columns)
         passage = Passage.of(state, None if given.watermark_us == NO_WATERMARK_US else given.watermark_us)
         room = WaitingRoom(PENDING, WINDOW_END, lambda frames: self.best(pl.concat(frames)))
         taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, passage)

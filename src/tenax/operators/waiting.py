@@ -58,7 +58,9 @@ class WaitingRoom:
         if end < rows.height:
             carried.append(rows[end:])
         if end < rows.height or len(carried) > 1:
-            segments = {one: segments[one] for _, last, one in spans(segments, self.name) if last <= carry_after}
+            segments = {
+                segment: segments[segment] for _, last, segment in spans(segments, self.name) if last <= carry_after
+            }
             segments[f"{self.name}/{first}-{batch}"] = (
                 self.merge(carried) if len(carried) > 1 else carried[0]
             ).rechunk()
@@ -116,12 +118,12 @@ class Passage:
 
 def spans(state: Iterable[str], name: str) -> list[tuple[int, int, str]]:
     """The segments called `{name}/{first}-{last}`, oldest first, with the batches that they may have rows of."""
-    found = []
+    named = []
     for segment in state:
         if segment.startswith(f"{name}/"):
             first, _, last = segment.rpartition("/")[2].partition("-")
-            found.append((int(first), int(last), segment))
-    return sorted(found, key=lambda one: one[1])
+            named.append((int(first), int(last), segment))
+    return sorted(named, key=lambda span: span[1])
 
 
 def oldest_waiting(state: Iterable[str], names: Iterable[str], batch: int) -> int:
@@ -131,7 +133,10 @@ def oldest_waiting(state: Iterable[str], names: Iterable[str], batch: int) -> in
 
 def numbered(state: Iterable[str], name: str) -> list[str]:
     """The segments called `{name}/{batch}`, oldest first."""
-    return sorted((one for one in state if one.startswith(f"{name}/")), key=lambda one: int(one.rpartition("/")[2]))
+    return sorted(
+        (segment for segment in state if segment.startswith(f"{name}/")),
+        key=lambda segment: int(segment.rpartition("/")[2]),
+    )
 
 
 def newest_to_merge(sizes: Sequence[int]) -> int:

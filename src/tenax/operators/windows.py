@@ -15,6 +15,7 @@ from tenax.model.durations import microseconds, span
 from tenax.operators.aggregates import FLOAT, MEANS, ORDERED, TIME, TYPE, Aggregate, result_types, split_aggregates
 from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
+from tenax.operators.missing import missing
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
 from tenax.operators.stateless import collected
 from tenax.operators.waiting import PENDING, Passage, Taken, WaitingRoom, oldest_waiting
@@ -132,20 +133,20 @@ class Windows(Computation):
         starts = times // self.every_us * self.every_us
         begins = pl.Series(PANE, starts).cast(rows[self.time].dtype)
         query = rows.hstack([pl.Series(TIME, times), begins]).lazy()
-        by_time = any(one.kind in ORDERED for one in self.aggregates)
+        by_time = any(aggregate.kind in ORDERED for aggregate in self.aggregates)
         if by_time:
             query = query.sort(TIME, maintain_order=True)
-        parts = [part for one in self.aggregates for part in one.partial()]
+        parts = [part for aggregate in self.aggregates for part in aggregate.partial()]
         query = query.group_by(PANE, *self.keys, maintain_order=True).agg(*parts, pl.len().alias(ROWS))
         if not by_time and disordered(starts):
             query = query.sort(PANE, maintain_order=True)
-        told = [pl.lit(None, types[name]).alias(name) for name in self.type_columns if name in types]
-        return collected(query.with_columns(told) if told else query)
+        types_alone = [pl.lit(None, types[name]).alias(name) for name in self.type_columns if name in types]
+        return collected(query.with_columns(types_alone) if types_alone else query)
 
     @property
     def type_columns(self) -> list[str]:
         """Columns of what is sent whose type is all they say."""
-        return [one.part(TYPE) for one in self.aggregates if one.kind in MEANS]
+        return [aggregate.part(TYPE) for aggregate in self.aggregates if aggregate.kind in MEANS]
 
     def arrived(self, rows: pl.DataFrame) -> pl.DataFrame:
         """What producers sent, one after the other, as it waits: in the order of panes, which are numbers now."""
@@ -169,7 +170,7 @@ class Windows(Computation):
         query = of_panes(together.get_columns(), numbers).lazy()
         if panes is not None and len(set(panes)) == len(panes):
             return query  # each node is alone in its pane: there is nothing to merge
-        parts = [part for one in self.aggregates for part in one.merged()]
+        parts = [part for aggregate in self.aggregates for part in aggregate.merged()]
         query = query.group_by(PANE, *self.keys, maintain_order=True).agg(parts)
         return query.sort(PANE, maintain_order=True) if disordered(numbers) else query
 
@@ -198,10 +199,10 @@ class Windows(Computation):
         panes: list[int] = []
         total = 0
         for end in ends:
-            found = [nodes[name] for name in map(name_of, cover(end - self.panes, end)) if name in nodes]
-            frames += found
-            panes += [end] * len(found)
-            total += sum(frame.height for frame in found)
+            covering = [nodes[name] for name in map(name_of, cover(end - self.panes, end)) if name in nodes]
+            frames += covering
+            panes += [end] * len(covering)
+            total += sum(frame.height for frame in covering)
             if total > MERGED_ROWS:
                 yield self.merged(frames, panes)
                 frames, panes, total = [], [], 0
@@ -213,7 +214,7 @@ class Windows(Computation):
         end = pl.col(PANE) * self.every_us
         query = merged.select(
             *self.keys,
-            *(one.final(types[one.name]) for one in self.aggregates),
+            *(aggregate.final(types[aggregate.name]) for aggregate in self.aggregates),
             (end - self.length_us).cast(types[WINDOW_START]).alias(WINDOW_START),
             end.cast(types[WINDOW_END]).alias(WINDOW_END),
         )
@@ -225,10 +226,11 @@ def windows(time: str, keys: Sequence[str], length: str, every: str | None, aggr
     length_us, every_us = check_lengths(length, length if every is None else every)
     check_names(keys, "a key")
     known = split_aggregates(aggregates)
-    for one in known:
-        if one.name in keys:
+    for aggregate in known:
+        if aggregate.name in keys:
             raise InvalidRequest(
-                f"an aggregate has another name than the keys: found {one.name!r} among both; give it an .alias(...)"
+                f"an aggregate has another name than the keys: found {aggregate.name!r} among both; "
+                "give it an .alias(...)"
             )
     return Windows(time, tuple(keys), length_us, every_us, tuple(aggregates), known)
 
@@ -258,10 +260,12 @@ def no_partials(computation: Windows, columns: tuple[str, ...], types: tuple[pl.
     check_time(rows, computation.time)
     for key in computation.keys:
         if key not in columns:
-            raise InvalidRequest(f"a key must be a column: {key!r} is not among {rows.columns}; name one of these")
+            raise missing("a key must be a column", key, rows.columns)
     results = result_types(rows, computation.aggregates, computation.expressions)
-    told = {one.part(TYPE): results[one.name] for one in computation.aggregates if one.kind in MEANS}
-    return computation.partials(rows, pl.Schema({name: kind for name, kind in told.items() if kind != FLOAT}))
+    kinds = {
+        aggregate.part(TYPE): results[aggregate.name] for aggregate in computation.aggregates if aggregate.kind in MEANS
+    }
+    return computation.partials(rows, pl.Schema({name: kind for name, kind in kinds.items() if kind != FLOAT}))
 
 
 @lru_cache(maxsize=KNOWN_COLUMNS)
@@ -269,7 +273,7 @@ def no_results(computation: Windows, columns: tuple[str, ...], types: tuple[pl.D
     """No results, with the columns of results, from the columns of what producers send."""
     sent = dict(zip(columns, types, strict=True))
     schema = {key: sent[key] for key in computation.keys}
-    schema |= {one.name: one.result_type(sent) for one in computation.aggregates}
+    schema |= {aggregate.name: aggregate.result_type(sent) for aggregate in computation.aggregates}
     return pl.DataFrame(schema=schema | {WINDOW_START: sent[PANE], WINDOW_END: sent[PANE]})
 
 
