@@ -36,11 +36,11 @@ from tenax.control.instructions import (
 )
 from tenax.control.notices import RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
 from tenax.control.recovery.failures import JobFailed
-from tenax.control.state import Settings
 from tenax.control.versions import Version
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import Placement
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 
@@ -59,7 +59,7 @@ def after(name: str, producer: str) -> Operator:
 TREE = TaskGraph(Topology("tree", (Operator("a"), after("e", "a"), after("b", "a"), after("c", "b"), after("d", "c"))))
 HOMES = {A: "n1", B: "n2", C: "n3", D: "n4", E: "n5"}
 NODES = tuple(Node(f"n{number}") for number in range(1, 7))
-SETTINGS = Settings(
+SETTINGS = Settings.of(
     checkpoint_every=100,
     max_batches_per_pass=2,
     max_batches_ahead=20,

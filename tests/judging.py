@@ -24,9 +24,9 @@ from tenax.control.instructions import (
     Wake,
 )
 from tenax.control.notices import RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
-from tenax.control.state import Settings
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 
 
@@ -134,7 +134,7 @@ class Judge:
         assert order.pass_id not in self.used, "every pass id is new"
         self.used.add(order.pass_id)
         assert self.source_log_from <= order.first <= order.last <= self.logged, "batches are read that are in the log"
-        assert order.attempt <= self.bounds.max_attempts
+        assert order.attempt <= self.bounds.protection.max_attempts
         if self.storing is not None:
             assert order.keep <= self.storing.cut.oldest_batch, "versions stay until they are uploaded"
         for holdings in self.nodes.values():

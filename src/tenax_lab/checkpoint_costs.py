@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tenax.application.application import Protection
-from tenax.control.state import Strategy
+from tenax.model.protection import Protection, Strategy
 from tenax.pictures.figures import Panel
 from tenax_lab.findings import Claim, Findings
 from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
-from tenax_lab.loads.chain import BATCHES_PER_S, CLUSTER, STATEFUL, Load, chain, chain_settings
+from tenax_lab.loads.chain import BATCHES_PER_S, CLUSTER, STATEFUL, Load, chain, chain_plan, chain_settings
 from tenax_lab.recorder import Kind
 from tenax_lab.report import curves, highest, median, met, ratios, table, value, values, wide
 from tenax_lab.runs import run
@@ -62,7 +61,7 @@ def measure(bench: Bench, _: Plan[Case], trial: Trial[Case]) -> Iterator[Row]:
     case = trial.case
     application = chain(bench.seed, case.load)
     asked = Protection(checkpoint=trial.side, checkpoint_every=case.interval)
-    recorder = run(bench, application, chain_settings(application, asked, case.load))
+    recorder = run(bench, application, chain_settings(asked, case.load), plan=chain_plan(application, asked))
     for row in recorder.rows:
         if row["what"] in (Kind.CHECKPOINT, Kind.PASS):
             yield row

@@ -11,18 +11,16 @@ from pathlib import Path
 from tenax.chaos.injector import pid_of
 from tenax.chaos.oracle import with_results_in
 from tenax.chaos.record import Recorder
-from tenax.connectors.source import Limits
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Decided, Outcome
-from tenax.control.state import Settings
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
 from tenax.errors import ClusterFailed
+from tenax.model.settings import Settings
 from tenax.pictures.figures import Curve, Panel
 from tenax.store.records import JsonObject, integer, text
 from tenax_lab.processes import cpu_s, run_apart, tree
@@ -34,7 +32,7 @@ from tenax_lab.tree_windows import WIDTHS, Arrival, Ending, Load, window_tree
 NODES = 2
 DEADLINE_S = 3_600.0
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
-LIMITS = Limits(1 << 30)  # a batch is a span of time, however many rows it has
+MAX_ROWS = 1 << 30  # a batch is a span of time, however many rows it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All runs in one session: in every other round the sides come in the opposite order."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
+    session = Session(work / "cluster", PATIENT)
     sides = [NONE_S, *plan.intervals_s]
     found: Series = {}
     try:
@@ -98,8 +96,14 @@ def measured(session: Session, plan: Plan, seed: int, interval_s: int, folder: P
     arrival = Arrival(batches + 1, batches + 1)
     application = window_tree(seed, plan.load, arrival)
     every = plan.load.batches(interval_s) if interval_s else SELDOM
-    settings = RunSettings(
-        nodes=NODES, batch_s=0.0, limits=LIMITS, control=Settings(checkpoint_every=every, max_batches_per_pass=1)
+    settings = Settings.of(
+        nodes=NODES,
+        batch="0s",
+        max_rows=MAX_ROWS,
+        checkpoint_every=every,
+        max_batches_per_pass=1,
+        max_batches_ahead=8,
+        max_unpublished=8,
     )
     meter, ending = Meter(plan.warmup, batches), Ending(arrival)
     watching = Recorder(also=(meter, ending))

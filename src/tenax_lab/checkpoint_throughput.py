@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.application.application import Protection
-from tenax.control.state import Strategy
 from tenax.engine.session import Session
+from tenax.model.protection import Protection, Strategy
 from tenax.pictures.figures import Curve, Panel, Reference
 from tenax.store.records import JsonObject, integer, text
 from tenax_lab.element_chain import NODES, PATIENT, SELDOM, Ledger, Load, chain, chain_settings, run_chain
@@ -76,7 +75,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """What each checkpoint of all runs took; another side begins each round."""
     plan, work = PLANS[text(arguments, "plan")], Path(text(arguments, "work"))
-    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
+    session = Session(work / "cluster", PATIENT)
     found: Series = {}
     try:
         for number in range(plan.rounds):
@@ -97,8 +96,8 @@ def _run(plan: Plan, seed: int, session: Session, folder: Path, name: str) -> Le
     asked = Protection(checkpoint_every=SELDOM)
     if name in STRATEGIES:
         asked = Protection(checkpoint=STRATEGIES[name].value, checkpoint_every=plan.every)
-    settings = chain_settings(application, asked, plan.load, cut=False)
-    return run_chain(application, folder / "store", settings, session)
+    settings = chain_settings(asked, plan.load)
+    return run_chain(application, folder / "store", settings, session, cut=False)
 
 
 def recorded(plan: Plan, ledger: Ledger) -> Series:

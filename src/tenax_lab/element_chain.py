@@ -15,10 +15,9 @@ from pathlib import Path
 import polars as pl
 
 from tenax.api.streams import Topology
-from tenax.application.application import Application, Protection
+from tenax.application.application import Application
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event
@@ -26,13 +25,14 @@ from tenax.control.instructions import Decided, Outcome, StoreCheckpoint
 from tenax.engine.costs import Costs
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
-from tenax.engine.protection import planned
-from tenax.engine.session import Heartbeat, Session
-from tenax.engine.settings import RunSettings
+from tenax.engine.protection import Protected, planned
+from tenax.engine.session import Session
 from tenax.engine.worker.orders import Report
 from tenax.engine.worker.retained import RETAINED
 from tenax.errors import ClusterFailed
 from tenax.examples.apps.elements import RunningMean
+from tenax.model.protection import Protection
+from tenax.model.settings import ClusterSettings, Settings
 from tenax.model.tasks import Task
 from tenax_lab.sides.sides import Series
 
@@ -41,7 +41,8 @@ STATEFUL = range(3, 8)  # pe3 to pe7
 PROTECTED = tuple(f"pe{number}" for number in range(2, 9))
 # Tasks that retain end a chain, and their consumers go to another node: so there are two elements on each node.
 CUTS = tuple(Task(name, 0) for name in ("pe2", "pe4", "pe6"))
-PATIENT = Heartbeat(60.0)  # where nothing fails, a node on a busy machine must not pass for one that hangs
+# where nothing fails, a node on a busy machine must not pass for one that hangs
+PATIENT = ClusterSettings(NODES, heartbeat="60s")
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
 
 
@@ -166,18 +167,32 @@ class Ledger(Observer):
         return queued
 
 
-def chain_settings(application: Application, protection: Protection, load: Load, *, cut: bool = True) -> RunSettings:
-    """One batch in each pass, as fast as passes go; the chain is cut into four parts or left as it is placed."""
-    base = RunSettings(nodes=NODES, batch_s=0.0, limits=Limits(load.batch_rows))
-    asked = planned(application.topology, protection).settings(base)
-    control = replace(asked.control, max_batches_per_pass=1, max_batches_per_round=1)
-    return replace(asked, control=control, retain=CUTS if cut else asked.retain)
+def chain_settings(protection: Protection, load: Load) -> Settings:
+    """One batch in each pass, as fast as passes go."""
+    return Settings(protection=protection).but(
+        nodes=NODES,
+        batch="0s",
+        max_rows=load.batch_rows,
+        max_batches_per_pass=1,
+        max_batches_per_round=1,
+        max_batches_ahead=17,
+        max_unpublished=17,
+    )
 
 
-def run_chain(application: Application, store: Path, settings: RunSettings, session: Session) -> Ledger:
+def chain_plan(application: Application, protection: Protection, *, cut: bool = True) -> Protected:
+    """What is planned for the chain, which is cut into four parts or left as it is placed."""
+    plan = planned(application.topology, protection)
+    return replace(plan, retain=CUTS) if cut else plan
+
+
+def run_chain(
+    application: Application, store: Path, settings: Settings, session: Session, *, cut: bool = True
+) -> Ledger:
     """Run without failures to the end; an end that is not good is an error."""
     ledger = Ledger()
-    ledger.driver = Driver(application, store, settings, ledger, session)
+    plan = chain_plan(application, settings.protection, cut=cut)
+    ledger.driver = Driver(application, store, settings, ledger, session, plan)
     stop = ledger.driver.run()
     if stop.outcome is not Outcome.FINISHED:
         raise ClusterFailed(f"a measured run finishes, found {stop.reason}: correct that first")

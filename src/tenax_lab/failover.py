@@ -6,20 +6,22 @@ import statistics
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
 
 from tenax.api.streams import Topology
-from tenax.application.application import Application, Protection
+from tenax.application.application import Application
 from tenax.chaos.record import Moment, What, impacts, names
 from tenax.chaos.runs import RESULTS
-from tenax.chaos.runs import Trial as FaultyRun
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet, read_committed
 from tenax.control import events
 from tenax.engine.driver import Driver
+from tenax.model.protection import Protection
+from tenax.model.settings import Settings
 from tenax.pictures.figures import Curve, Panel
 from tenax.store.records import Json
 from tenax_lab import recorder as recording
@@ -120,7 +122,13 @@ def run_tenax(bench: Bench, protection: Protection, scenario: Scenario) -> tuple
         Fault(Kind.KILL, "rack1", When(scenario.kill_after_s, Unit.SECONDS)),
         Fault(Kind.RETURN, "all", When(back_s, Unit.SECONDS)),
     )
-    how = FaultyRun(scenario.nodes, scenario.racks, protection, scenario.interval_s, scenario.shape.batch_rows, faults)
+    settings = Settings(protection=protection).but(
+        nodes=scenario.nodes,
+        racks=scenario.racks,
+        batch=timedelta(seconds=scenario.interval_s),
+        max_rows=scenario.shape.batch_rows,
+    )
+    usual = settings.cluster.heartbeat
     over = threading.Event()
     ends: list[threading.Thread] = []
 
@@ -130,8 +138,7 @@ def run_tenax(bench: Bench, protection: Protection, scenario: Scenario) -> tuple
         ends[0].start()
 
     try:
-        settings = how.settings(app.topology)
-        watched = run(bench, app, settings, heartbeat=None, faults=faults, judged=True, stopped=True, prepare=begin)
+        watched = run(bench, app, settings, heartbeat=usual, faults=faults, judged=True, stopped=True, prepare=begin)
     finally:
         over.set()
         for thread in ends:

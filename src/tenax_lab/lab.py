@@ -20,7 +20,8 @@ from tenax.errors import TenaxError
 from tenax_lab.findings import Findings
 
 if TYPE_CHECKING:
-    from tenax.engine.session import Heartbeat, Session
+    from tenax.engine.session import Session
+    from tenax.model.settings import ClusterSettings
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Value]
@@ -135,25 +136,25 @@ class Bench:
     given_nodes: int = 0
     prepared: Any = None
     _session: Session | None = None
-    _asked: tuple[int, Heartbeat | None] | None = None
+    _asked: ClusterSettings | None = None
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def session(self, nodes: int, heartbeat: Heartbeat | None = None) -> Session:
-        """A cluster of so many nodes, or the one that was given."""
+    def session(self, cluster: ClusterSettings) -> Session:
+        """A cluster as it is asked for, or the one that was given."""
         if self.given is not None:
             return self.given
-        if self._session is None or self._asked != (nodes, heartbeat):
+        if self._session is None or self._asked != cluster:
             from tenax.engine.session import Session
 
             self.close()
-            self._session = Session(self.folder("cluster"), nodes, heartbeat=heartbeat)
-            self._asked = (nodes, heartbeat)
+            self._session = Session(self.folder("cluster"), cluster)
+            self._asked = cluster
         return self._session
 
     @property
     def nodes(self) -> int:
         """The nodes of the cluster that trials run on."""
-        return self.given_nodes if self.given is not None else self._asked[0] if self._asked else 0
+        return self.given_nodes if self.given is not None else self._asked.nodes if self._asked else 0
 
     def folder(self, what: str = "trial") -> Path:
         """A folder that no other trial has; whoever asks makes it."""

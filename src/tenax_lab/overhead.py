@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,10 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements, page_views
-from tenax.control.state import Settings
 from tenax.engine.driver import Driver
-from tenax.engine.settings import MAX_ROWS, RunSettings
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Batches, Settings
 from tenax.pictures.figures import Curve, Panel, Reference
 from tenax.planning.levels import layout
 from tenax.store.events import MAX_EVENT_BYTES
@@ -158,13 +156,15 @@ def measure(bench: Bench, _: OverheadPlan, trial: Trial[Case]) -> Iterator[Row]:
             yield from _batch_times(recorder, load.warmup)
         case _:
             load = case.load_of(trial.side)
-            control = Settings(checkpoint_every=CHECKPOINT_EVERY if trial.side == WITH else SELDOM)
-            recorder = run(bench, means(bench.seed, load), replace(_settings(load.batch_rows), control=control))
+            every = CHECKPOINT_EVERY if trial.side == WITH else SELDOM
+            recorder = run(bench, means(bench.seed, load), _settings(load.batch_rows).but(checkpoint_every=every))
             yield {"rows_per_s": rows_per_s(recorder, load.warmup)}
 
 
-def _settings(batch_rows: int) -> RunSettings:
-    return RunSettings(nodes=NODES, limits=Limits(batch_rows), batch_s=0.0)
+def _settings(batch_rows: int) -> Settings:
+    return Settings.of(
+        nodes=NODES, max_rows=batch_rows, batch="0s", max_batches_per_pass=4, max_batches_ahead=8, max_unpublished=8
+    )
 
 
 def _batch_times(recorder: RunRecorder, warmup: int) -> Iterator[Row]:
@@ -181,11 +181,11 @@ def _passes(bench: Bench, case: Case) -> Iterator[Row]:
     empty_s: list[float] = []
 
     def prepare(recorder: RunRecorder, _driver: Driver, _folder: Path) -> None:
-        context = bench.session(NODES).context
+        context = bench.session(one_batch.cluster).context
         recorder.after_pass.append(lambda _: empty_s.append(empty_job(context, bench.nodes, stages, tuned=True)))
 
-    one_batch = replace(_settings(TREE_BATCH_ROWS), control=Settings(max_batches_per_pass=1))
-    recorder = run(bench, application, one_batch, prepare=prepare, heartbeat=None)
+    one_batch = _settings(TREE_BATCH_ROWS).but(max_batches_per_pass=1)
+    recorder = run(bench, application, one_batch, prepare=prepare, heartbeat=Settings().cluster.heartbeat)
     passes = [row for row in recorder.rows if row["what"] == Kind.PASS]
     for row, seconds in list(zip(passes, empty_s, strict=True))[warmup:-1]:
         yield {"seconds": row["seconds"], "steps_s": row["steps_s"], "empty_s": seconds}
@@ -451,7 +451,7 @@ EXPERIMENT = Experiment(
             KEYS: (Load(80, 10_000, 4_000, "10h", "10h", 10, 40), Load(80, 10_000, 40_000, "10h", "10h", 10, 40)),
             WINDOW: (Load(160, 10_000, 100, "10s", warmup=104), Load(160, 10_000, 100, "100s", warmup=104)),
             ROWS: (Load(60, 1_000, 100), Load(60, 100_000, 100)),
-            FULL_BATCHES: (Load(100, MAX_ROWS, 1_000, warmup=20), None),
+            FULL_BATCHES: (Load(100, Batches().max_rows, 1_000, warmup=20), None),
             SMALL_BATCHES: (Load(200, 20_000, 1_000, warmup=20), None),
         },
     ),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import polars as pl
 
-from tenax.application.application import Protection
 from tenax.chaos.runs import RESULTS as FOLDER
 from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.coordinator import Coordinator
@@ -20,6 +19,7 @@ from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import ReplicaPlan
+from tenax.model.protection import Protection
 from tenax.model.topology import Topology
 from tenax.operators.event_time import WINDOW_END
 from tenax.pictures.figures import Curve, Panel
@@ -105,7 +105,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All cases in one session, one after the other; nodes that were killed are back before the next begins."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
+    session = Session(work / "cluster", PATIENT)
     found: Series = {}
     try:
         for number, case in enumerate(plan.cases):

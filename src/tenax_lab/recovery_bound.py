@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tenax.control.state import Recovery
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Recovery
 from tenax.store.records import Json
 from tenax_lab.processes import run_side
 from tenax_lab.recovery_bound_cases import FULL, NODES, QUICK, Loss, measured, planned_graph

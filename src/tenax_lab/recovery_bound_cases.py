@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tenax.control.state import Recovery
 from tenax.model.graph import Floats, TaskGraph
+from tenax.model.protection import Recovery
 from tenax.store.records import Json
 from tenax_lab.recovery_bound_model import (
     Facts,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from tenax.control.state import Recovery
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Recovery
 from tenax.pictures.figures import Curve, Panel
 from tenax_lab.recovery_bound_cases import NODES, Case, Measured, typical_s
 from tenax_lab.results import Cell, Claim, Findings, Table

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
-from tenax.application.application import Application, Protection
+from tenax.application.application import Application
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.record import Recorder, impacts
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Kind, parse_fault
-from tenax.connectors.source import Limits
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
-from tenax.control.state import Recovery
 from tenax.control.versions import PassId
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
-from tenax.engine.protection import planned
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.engine.worker.orders import Report
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Protection, Recovery
+from tenax.model.settings import ClusterSettings, Settings
 from tenax.model.tasks import Task
 from tenax.store.records import Json, JsonObject, integer, items, mapping, number, text
 from tenax_lab.recovery_bound_model import Facts, Round, Stepped, sources, to_series
@@ -54,17 +53,19 @@ class Pace:
         """The batch after which a node is killed: the next pass would bring the next checkpoint."""
         return self.batches - self.per_pass
 
-    def settings(self, application: Application, protection: Protection, nodes: int) -> RunSettings:
+    def settings(self, protection: Protection, nodes: int) -> Settings:
         """How the driver runs it: a round takes as many batches as a pass, whatever outputs are retained."""
-        base = RunSettings(nodes=nodes, batch_s=0.0, limits=Limits(self.load.batch_rows), keep_batches=True)
-        asked = planned(application.topology, protection).settings(base)
-        control = replace(
-            asked.control,
+        return Settings(protection=protection).but(
+            nodes=nodes,
+            batch="0s",
+            max_rows=self.load.batch_rows,
+            keep_batches=True,
             max_batches_per_pass=self.per_pass,
+            max_batches_ahead=17,
+            max_unpublished=17,
             max_batches_per_round=self.per_pass,
-            pass_deadline_s=PASS_DEADLINE_S,
+            pass_deadline=timedelta(seconds=PASS_DEADLINE_S),
         )
-        return replace(asked, control=control)
 
     def to_json(self) -> dict[str, Json]:
         """As plain data."""
@@ -94,7 +95,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     """The part that is asked for, in a session of its own."""
     work, nodes = Path(text(arguments, "work")), integer(arguments, "nodes")
     pace = Pace.from_json(mapping(arguments["pace"]))
-    session = Session(work / "cluster", nodes)
+    session = Session(work / "cluster", ClusterSettings(nodes))
     try:
         if text(arguments, "part") == "times":
             return measure_times(session, work, pace, integer(arguments, "batches"), step)
@@ -119,7 +120,7 @@ def measure_times(session: Session, work: Path, pace: Pace, batches: int, step: 
     """Seconds per batch of every task; the first half warms the processes up."""
     application = with_results_in(merge_tree(pace.seed, pace.load, batches), work / RESULTS)
     watch = StepTimes()
-    settings = pace.settings(application, Protection(checkpoint_every=pace.interval), len(session.nodes))
+    settings = pace.settings(Protection(checkpoint_every=pace.interval), len(session.nodes))
     _finished(Driver(application, work / STORE, settings, watch, session).run())
     step("time of the steps, without failures")
     return {f"batch s {task}": seconds[len(seconds) // 2 :] for task, seconds in watch.batch_s.items()}
@@ -143,20 +144,20 @@ def lose(session: Session, work: Path, pace: Pace, application: Application, ask
     watch = WayBack(graph)
     recorder = Recorder(also=(watch,))
     how = protection(pace, number(asked, "bound_s"), Recovery(text(asked, "recovery")))
-    settings = pace.settings(application, how, len(session.nodes))
+    settings = pace.settings(how, len(session.nodes))
     chaotic = with_results_in(application, work / RESULTS)
     driver = Driver(chaotic, work / STORE, settings, recorder, session)
     schedule = (parse_fault(Kind.KILL, f"{text(asked, 'kill')}@{pace.struck_at}b"),)
-    _finished(Injector(session, settings.nodes, schedule, recorder).run(driver))
+    _finished(Injector(session, settings.cluster.nodes, schedule, recorder).run(driver))
     exact = None
     if asked["judge"]:
-        exact = judge(application, work / STORE, work / RESULTS, session, settings.nodes).held
+        exact = judge(application, work / STORE, work / RESULTS, session, settings.cluster.nodes).held
     (strike,) = impacts(recorder.moments)
     if strike.detection_s is None or strike.recovered_s is None or not watch.lost:
         raise ClusterFailed(f"a killed node is missed and its tasks come back, found {strike}: run it again")
     return Facts(
         lost=tuple(watch.lost),
-        retained=tuple(map(graph.number, settings.retain)),
+        retained=tuple(map(graph.number, driver.plan.retain)),
         detection_s=strike.detection_s,
         recovery_s=strike.recovered_s - strike.detection_s,
         back_s=tuple(watch.back_s[task] for task in watch.lost),

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
 
-from tenax.application.application import Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.record import Moment, Recorder, What, impacts
-from tenax.chaos.runs import RESULTS, STORE, Trial
+from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.control.instructions import Outcome
-from tenax.control.state import Recovery, Strategy
 from tenax.engine.driver import Driver
-from tenax.engine.session import Heartbeat, Session
+from tenax.engine.session import Session
 from tenax.errors import ClusterFailed
+from tenax.model.protection import Protection, Recovery, Strategy
+from tenax.model.settings import ClusterSettings, Settings
 from tenax.store.records import Json, JsonObject, integer, items, mapping, number, text
-from tenax_lab.element_chain import CUTS, NODES, Load, chain
+from tenax_lab.element_chain import NODES, Load, chain, chain_plan
 from tenax_lab.processes import run_side
 from tenax_lab.recovery_delay_findings import ACTIVE, Case, Plan, findings
 from tenax_lab.results import Findings, Progress
@@ -94,7 +95,7 @@ def measure(arguments: JsonObject, step: Step) -> Series:
         number(arguments, "batch_s"),
         integer(arguments, "after"),
     )
-    session = Session(work / "cluster", NODES, heartbeat=Heartbeat(cases[0].heartbeat_s))
+    session = Session(work / "cluster", ClusterSettings(NODES, heartbeat=timedelta(seconds=cases[0].heartbeat_s)))
     found: Series = {}
     try:
         for position, case in enumerate(cases):
@@ -121,10 +122,12 @@ def lose(session: Session, work: Path, pace: Pace, case: Case) -> Series:
     load = Load(case.struck_at + pace.after, batch_rows)
     application = chain(pace.seed, load, work / RESULTS, rate=pace.rate, paced=True)
     schedule = (Fault(Kind(case.fault), VICTIM, When(case.struck_at, Unit.BATCHES)),)
-    trial = Trial(NODES, None, protection(case), pace.batch_s, batch_rows, schedule)
-    settings = replace(trial.settings(application.topology), retain=CUTS)
+    settings = Settings(protection=protection(case)).but(
+        nodes=NODES, batch=timedelta(seconds=pace.batch_s), max_rows=batch_rows, keep_batches=True
+    )
+    plan = chain_plan(application, settings.protection)
     recorder = Recorder()
-    driver = Driver(with_results_in(application, work / RESULTS), work / STORE, settings, recorder, session)
+    driver = Driver(with_results_in(application, work / RESULTS), work / STORE, settings, recorder, session, plan)
     stop = Injector(session, NODES, schedule, recorder).run(driver)
     if stop.outcome is not Outcome.FINISHED:
         raise ClusterFailed(f"a run under faults finishes, found {stop.reason}: correct that first")

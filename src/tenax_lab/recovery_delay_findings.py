@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenax.chaos.schedule import Kind
-from tenax.engine.session import Heartbeat
-from tenax.engine.settings import MAX_BATCHES_PER_PASS
+from tenax.model.settings import PER_PASS, ClusterSettings
 from tenax.pictures.figures import Curve, Panel
 from tenax.store.records import Json, JsonObject, integer, number, text
 from tenax_lab.element_chain import NODES, Load
@@ -138,7 +137,7 @@ def findings(plan: Plan, found: Mapping[str, Sequence[float]]) -> Findings:
             "elements/s": plan.rate,
             "batch s": plan.batch_s,
             "state, elements": Load(1, 1).groups,
-            "missed heartbeats": Heartbeat().misses,
+            "missed heartbeats": ClusterSettings().missed,
             "heartbeat s where a node is killed": plan.heartbeat_s,
             "interval where a node hangs": f"{plan.interval} batches",
             "runs of each": plan.repeats,
@@ -241,12 +240,12 @@ def _remarks(plan: Plan, delays: Mapping[Case, Delay]) -> tuple[str, ...]:
         "nodes, whose workers run already; replay reads the checkpoint and steps through what came after it; new pass "
         "is the first one with new elements, to its published results. The paper counts the last two as one",
         f"a killed node is known after {statistics.median(one.parts[0] for one in killed):.2f} s (median), whatever "
-        f"the heartbeats; a hung one is given up after {Heartbeat().misses} missed ones",
+        f"the heartbeats; a hung one is given up after {ClusterSettings().missed} missed ones",
         "an active standby is silent while the loss is noticed and for one pass: results come pass by pass, and what "
         "was running when the node died is run again. In the paper its copy goes on sending element by element",
         "nodes are struck just before the lost tasks would be stored again, so that replay is as long as it gets for "
         "an interval; the paper strikes at random",
-        f"a round of replay is a Spark job through at most {MAX_BATCHES_PER_PASS} batches, and no more than an "
+        f"a round of replay is a Spark job through at most {PER_PASS} batches, and no more than an "
         "interval: time follows the number of jobs rather than of batches, and a longer interval need not cost more",
         f"the paper's intervals are 0.1 to 0.9 s and its heartbeats 0.1 to 0.5 s; ours are as long as batches of "
         f"{plan.batch_s:g} s and {NODES} virtual machines on one computer ask for",

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tenax.application.application import ALL, Protection
-from tenax.control.state import Recovery
 from tenax.engine.session import Session
+from tenax.model.protection import Protection, Recovery
 from tenax.pictures.figures import Curve, Panel
 from tenax.store.records import JsonObject, integer, text
 from tenax_lab.processes import run_apart
@@ -107,7 +106,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All cases in one session, one after the other; nodes that were killed are back before the next begins."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
+    session = Session(work / "cluster", PATIENT)
     found: Series = {}
     try:
         for number, case in enumerate(plan.cases):
@@ -130,7 +129,7 @@ def ordeal(plan: Plan, case: Case, seed: int) -> Ordeal:
 def protection(technique: str, interval: int) -> Protection:
     """What a user asks for; nothing but recovery goes on while tasks are missing, as in the paper."""
     return Protection(
-        replicas=ALL if technique == ACTIVE else 0,
+        replicas="all" if technique == ACTIVE else 0,
         recovery=Recovery.BLOCKING.value,
         checkpoint_every=SELDOM if technique == REPLAY else interval,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,23 +14,25 @@ from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault
 from tenax.control.instructions import Outcome
 from tenax.engine.driver import Driver
-from tenax.engine.session import Heartbeat
-from tenax.engine.settings import RunSettings
+from tenax.engine.protection import Protected
 from tenax.errors import ClusterFailed
+from tenax.model.durations import Span
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax_lab.lab import Bench
 from tenax_lab.recorder import Kind, RunRecorder
 
-PATIENT = Heartbeat(60.0)  # where nothing fails, a node on a busy machine must not pass for one that hangs
+PATIENT = "60s"  # where nothing fails, a node on a busy machine must not pass for one that hangs
 SELDOM = 1_000_000  # batches between checkpoints where there are to be none
 
 
 def run(
     bench: Bench,
     application: Application,
-    settings: RunSettings,
+    settings: Settings,
     *,
-    heartbeat: Heartbeat | None = PATIENT,
+    plan: Protected | None = None,
+    heartbeat: Span = PATIENT,
     faults: Sequence[Fault] = (),
     judged: bool = False,
     ends_after: int | None = None,
@@ -46,11 +47,12 @@ def run(
       `prepare` has set up does so.
     - `judged` lets the oracle say whether final results are those of a run without failures, to the byte (`exact`).
     """
-    session = bench.session(settings.nodes, heartbeat)
-    settings = replace(settings, nodes=bench.nodes, keep_batches=settings.keep_batches or judged)
+    settings = settings.but(heartbeat=heartbeat, keep_batches=settings.batches.keep_batches or judged)
+    session = bench.session(settings.cluster)
+    settings = settings.but(nodes=bench.nodes)
     folder = bench.folder()
     recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
-    driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session)
+    driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session, plan)
     recorder.driver, recorder.folder = driver, folder
     if ends_after is not None:
         last_wanted = ends_after

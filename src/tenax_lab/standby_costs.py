@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from tenax.application.application import ACTIVE, BOTH, Protection
-from tenax.control.state import Strategy
 from tenax.engine.session import Session
+from tenax.model.protection import Protection, Standby, Strategy
 from tenax.pictures.figures import Curve, Panel
 from tenax.store.records import JsonObject, integer, text
 from tenax_lab.element_chain import (
@@ -70,7 +69,7 @@ def protection(side: str, interval: int) -> Protection:
     """What a side asks for: all elements but the source are protected alike."""
     if side == PASSIVE:
         return Protection(checkpoint=Strategy.SWEEPING.value, checkpoint_every=interval)
-    mode = {ONE_SIDE: ACTIVE, BOTH_SIDES: BOTH}.get(side)
+    mode = {ONE_SIDE: Standby.ACTIVE, BOTH_SIDES: Standby.BOTH}.get(side)
     return Protection(checkpoint_every=SELDOM, standby=dict.fromkeys(PROTECTED, mode) if mode else {})
 
 
@@ -78,13 +77,13 @@ def measure(arguments: JsonObject, step: Step) -> Series:
     """Bytes of all sides at all rates."""
     plan, work = PLANS[text(arguments, "plan")], Path(text(arguments, "work"))
     seed = integer(arguments, "seed")
-    session = Session(work / "cluster", NODES, heartbeat=PATIENT)
+    session = Session(work / "cluster", PATIENT)
     found: Series = {}
     try:
         for rate, side in product(plan.rates, SIDES):
             load, folder = plan.load(side, rate), work / f"bytes-{rate}-{SIDES.index(side)}"
             application = chain(seed, load, folder / "results", rate=rate)
-            settings = chain_settings(application, protection(side, plan.interval), load)
+            settings = chain_settings(protection(side, plan.interval), load)
             found |= run_chain(application, folder / "store", settings, session).series(f"{side} {rate}")
             step(f"{side}, {rate:,} elements/s")
     finally:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tenax.engine.session import Session
 from tenax.model.graph import Floats
+from tenax.model.settings import ClusterSettings
 from tenax.model.tasks import Task
 from tenax.pictures.figures import Curve, Panel
 from tenax.planning.rates import Rows
@@ -87,7 +88,7 @@ def run(seed: int, quick: bool, progress: Progress) -> Findings:
 def measure(arguments: JsonObject, step: Step) -> Series:
     """All trials in one session: a run without failures for the rates of each query, then a failure for each plan."""
     plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", NODES)
+    session = Session(work / "cluster", ClusterSettings(NODES))
     found: Series = {}
     for name in plan.queries:
         query = QUERIES[name]

@@ -17,7 +17,6 @@ from tenax.chaos.record import Moment, Recorder, What, finished_through
 from tenax.chaos.schedule import ALL, Fault, Kind, Unit, When
 from tenax.connectors.generators import START_US
 from tenax.connectors.parquet import ParquetSink, read_committed
-from tenax.connectors.source import Limits
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Decided, Outcome, Publish
@@ -25,10 +24,10 @@ from tenax.control.versions import PassId
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings, control_settings
 from tenax.engine.worker.orders import Report
 from tenax.errors import ClusterFailed
 from tenax.model.graph import Floats, TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 from tenax_lab.tentative_quality_queries import Query
@@ -37,7 +36,7 @@ NODES = 3
 STANDBY = 1  # holds the replicas; the other nodes hold all primaries, and are killed
 KILL_AT = 4  # batches finished: windows are full by then
 CHECKPOINT_EVERY = 2  # batches, and a pass has no more: so it is known between which of them the failure comes
-LIMITS = Limits(1 << 30)  # a batch is a span of time, however many rows it has
+MAX_ROWS = 1 << 30  # a batch is a span of time, however many rows it has
 RETURN_S = 600.0  # nodes return at the latest then; until then they do not return by themselves
 
 
@@ -135,7 +134,7 @@ class Shown(Observer):
 def count_rows(session: Session, application: Application, folder: Path) -> Rows:
     """Run an application without failures, and count the rows of its tasks."""
     counter = RowCounter(len(TaskGraph(application.topology)))
-    settings = RunSettings(nodes=NODES, batch_s=0.0, limits=LIMITS)
+    settings = Settings.of(nodes=NODES, batch="0s", max_rows=MAX_ROWS)
     driver = Driver(with_results_in(application, folder / "results"), folder / "store", settings, counter, session)
     _finish(driver.run().outcome)
     return Rows(tuple(counter.taken.tolist()), tuple(counter.given.tolist()))
@@ -148,12 +147,12 @@ def run_trial(
     results = ParquetSink(folder / "results" / query.output)
     shown = Shown(results, query.output, folder / "kept")
     recorder = Recorder(also=(shown,))
-    settings = RunSettings(
+    settings = Settings.of(
         nodes=NODES,
-        batch_s=0.0,
-        limits=LIMITS,
-        control=control_settings(CHECKPOINT_EVERY),
-        replicas=replicas,
+        batch="0s",
+        max_rows=MAX_ROWS,
+        checkpoint_every=CHECKPOINT_EVERY,
+        replicas=tuple(map(str, replicas)),
         standby_nodes=STANDBY,
         standby_slots=-(-len(replicas) // STANDBY),  # so there is no room for anybody else until nodes return
         keep_batches=True,

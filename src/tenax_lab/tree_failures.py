@@ -5,28 +5,26 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
-from tenax.application.application import Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.record import Moment, Recorder, What, finished_through, impacts
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault, Kind, Unit, When
-from tenax.connectors.source import Limits
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Decided, Outcome
 from tenax.control.records import Data
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
-from tenax.engine.protection import planned
-from tenax.engine.session import Heartbeat, Session
-from tenax.engine.settings import RunSettings
+from tenax.engine.session import Session
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
-from tenax.model.topology import Topology
+from tenax.model.protection import Protection
+from tenax.model.settings import ClusterSettings, Settings
 from tenax_lab.sides.sides import Series
 from tenax_lab.tree_windows import Arrival, Ending, Load, tree_topology, window_tree
 
@@ -35,8 +33,9 @@ STANDBY = 2  # hold the replicas; the others hold all primaries
 VICTIM = "o2[0]"  # the node of this task is the one that is killed where only one is; it has tasks of every operator
 PER_ROUND = 8  # batches that a round of recovery takes at most
 PASS_DEADLINE_S = 300.0  # on a machine with other things to do
-PATIENT = Heartbeat(20.0)  # nor is a node lost that waits for a processor; one that is killed is missed at once
-LIMITS = Limits(1 << 30)  # a batch is a span of time, however many rows it has
+# nor is a node lost that waits for a processor; one that is killed is missed at once
+PATIENT = ClusterSettings(NODES, heartbeat="20s")
+MAX_ROWS = 1 << 30  # a batch is a span of time, however many rows it has
 WARM = 2  # batches that say nothing of how long one takes
 
 
@@ -154,7 +153,7 @@ def lose(session: Session, ordeal: Ordeal, folder: Path, also: Sequence[Observer
     application = window_tree(ordeal.seed, ordeal.load, ordeal.arrival)
     watch, ending = Losses(TaskGraph(application.topology)), Ending(ordeal.arrival)
     recorder = Recorder(also=(watch, ending, *also))
-    settings = run_settings(application.topology, ordeal.protection)
+    settings = run_settings(ordeal.protection)
     chaotic = with_results_in(application, folder / RESULTS)
     driver = Driver(chaotic, folder / STORE, settings, recorder, session)
     ending.driver = driver
@@ -165,14 +164,20 @@ def lose(session: Session, ordeal: Ordeal, folder: Path, also: Sequence[Observer
     return facts_of(recorder.moments, watch, exact=verdict.held)
 
 
-def run_settings(topology: Topology, protection: Protection) -> RunSettings:
+def run_settings(protection: Protection) -> Settings:
     """How the driver runs it: a batch a pass, as when a run is not behind; the whole batch log stays for the oracle."""
-    base = RunSettings(nodes=NODES, batch_s=0.0, limits=LIMITS, standby_nodes=STANDBY, keep_batches=True)
-    asked = planned(topology, protection).settings(base)
-    control = replace(
-        asked.control, max_batches_per_pass=1, max_batches_per_round=PER_ROUND, pass_deadline_s=PASS_DEADLINE_S
+    return Settings(protection=protection).but(
+        nodes=NODES,
+        standby_nodes=STANDBY,
+        batch="0s",
+        max_rows=MAX_ROWS,
+        keep_batches=True,
+        max_batches_per_pass=1,
+        max_batches_ahead=17,
+        max_unpublished=17,
+        max_batches_per_round=PER_ROUND,
+        pass_deadline=timedelta(seconds=PASS_DEADLINE_S),
     )
-    return replace(asked, control=control)
 
 
 def one_node(after: int) -> Fault:

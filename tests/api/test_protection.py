@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 
 from tenax.api.streams import Topology
-from tenax.application.application import Protection
 from tenax.cli.arguments import overridden
 from tenax.connectors.delivery import console
 from tenax.connectors.generators import Pace
 from tenax.connectors.workloads import elements
-from tenax.control.state import Backups, Outputs, Recovery, Strategy
+from tenax.control.coordinator import Coordinator
 from tenax.engine.protection import planned
-from tenax.engine.settings import RunSettings
 from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Backups, Outputs, Protection, Recovery, Strategy
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 
@@ -91,11 +91,11 @@ def test_nothing_is_protected_unless_asked_for() -> None:
     assert application.protection == Protection()
     plan = planned(application.topology, application.protection)
     assert plan.line == "no replicas; lost tasks replay from the sources"
-    settings = plan.settings(RunSettings(nodes=3, racks=2))
-    assert (settings.nodes, settings.racks, settings.retain, settings.replicas) == (3, 2, (), ())
-    assert settings.control.recovery is Recovery.INCREMENTAL
-    assert settings.control.outputs is Outputs.TENTATIVE
-    assert settings.control.backups is Backups.PLANNED
+    settings = Settings(protection=application.protection).but(nodes=3, racks=2)
+    assert (settings.cluster.nodes, settings.cluster.racks, plan.retain, plan.replicas) == (3, 2, (), ())
+    assert settings.protection.recovery is Recovery.INCREMENTAL
+    assert settings.protection.outputs is Outputs.TENTATIVE
+    assert settings.protection.backups_or_default is Backups.SOURCE
 
 
 def test_a_budget_buys_the_best_replicas_and_no_sources() -> None:
@@ -129,11 +129,12 @@ def test_a_latency_makes_tasks_retain_their_outputs_but_never_sources() -> None:
 
 def test_every_word_reaches_the_coordinator() -> None:
     asked = Protection(1, None, "adaptive", "blocking", "hold", "dp", checkpoint_every=4)
-    control = planned(topology().build().topology, asked).settings(RunSettings()).control
+    settings = Settings(protection=asked)
+    coordinator = Coordinator(TaskGraph(topology().build().topology), settings)
+    control = coordinator.settings.protection
     assert (control.recovery, control.outputs, control.backups) == (Recovery.BLOCKING, Outputs.HOLD, Backups.ADAPTIVE)
-    assert (control.order, control.checkpoint_every, control.max_batches_per_pass) == ("dp", 4, 4)
-    delayed = planned(topology().build().topology, Protection(tentative_delay="1s500ms")).settings(RunSettings())
-    assert delayed.control.tentative_delay_s == 1.5
+    assert (control.order, control.checkpoint_every, coordinator.settings.max_batches_per_pass) == ("dp", 4, 4)
+    assert Protection(tentative_delay="1s500ms").tentative_delay_s == 1.5
 
 
 def test_what_the_command_line_says_wins_over_the_application() -> None:
@@ -160,12 +161,11 @@ def test_checkpoints_are_chosen_for_the_topology_and_for_single_operators() -> N
         checkpoint="sweeping", checkpoints={"sums": "individual"}, checkpoint_every="500ms", failure_every="1h"
     )
     application = made.build()
-    found = planned(application.topology, application.protection)
-    settings = found.settings(RunSettings())
-    assert settings.control.strategy is Strategy.SWEEPING
-    assert settings.strategies == {"sums": Strategy.INDIVIDUAL}
-    assert (settings.control.checkpoint_every_s, settings.control.failure_every_s) == (0.5, 3600.0)
-    assert found.line.endswith("checkpoints sweeping, sums individual")
+    asked = application.protection
+    assert asked.checkpoint is Strategy.SWEEPING
+    assert asked.strategies == {"sums": Strategy.INDIVIDUAL}
+    assert (asked.checkpoint_every_s, asked.failure_every_s) == (0.5, 3600.0)
+    assert planned(application.topology, asked).line.endswith("checkpoints sweeping, sums individual")
 
 
 def test_the_command_line_speaks_of_single_operators() -> None:
@@ -207,36 +207,32 @@ def test_standbys_of_single_operators_win_over_the_plan() -> None:
     built = topology().build().topology
     active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
     assert active.replicas == (Task("sums", 0), Task("sums", 1))
-    assert active.settings(RunSettings()).active_active == active.replicas
+    assert active.active_active == active.replicas
     assert "both copies send: sums[0 1]" in active.line
     assert planned(built, Protection(standby={"sums": "none"})).line.endswith("checkpoints aligned, sums none")
     passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
     assert {task.operator for task in passive.replicas} == {"out"}
-    assert passive.settings(RunSettings()).active_active == ()
+    assert passive.active_active == ()
 
 
 def test_a_budget_follows_the_load_and_a_list_does_not() -> None:
-    built = topology().build().topology
-    following = planned(built, Protection(replicas=2)).settings(RunSettings())
-    assert following.control.follow_gain == 0.05
-    assert following.replan is not None
+    following = Protection(replicas=2)
+    assert (following.follows, following.follow_load) == (True, 0.05)
     for still in (Protection(replicas=("sums[0]",)), Protection(replicas=2, follow_load=1.0), Protection()):
-        settings = planned(built, still).settings(RunSettings())
-        assert (settings.control.follow_gain, settings.replan) == (None, None)
+        assert not still.follows
 
 
 def test_replicas_are_planned_where_the_rows_are() -> None:
     built = topology().build().topology
     graph = TaskGraph(built)
     asked = Protection(replicas=2)
-    replan = planned(built, asked).settings(RunSettings()).replan
-    assert replan is not None
+    plan = planned(built, asked)
     for busy in range(2):
         rows = [100.0 if task.index == busy else 1.0 for task in graph.tasks(range(len(graph)))]
-        found = replan(Rows(tuple(rows), tuple(rows)), planned(built, asked).replicas)
-        assert {task.index for task in found.replicas} == {busy}
-        assert found.after >= found.before
-        assert found.after > 0.9
+        best = plan.replanned(Rows(tuple(rows), tuple(rows)), plan.replicas)
+        assert {task.index for task in best.replicas} == {busy}
+        assert best.after >= best.before
+        assert best.after > 0.9
 
 
 def test_how_much_following_must_gain_is_checked() -> None:
@@ -256,6 +252,6 @@ def test_an_operator_without_standby_has_neither_replicas_nor_stored_states() ->
     built = topology().build().topology
     plan = planned(built, Protection(replicas="all", standby={"sums": "none"}))
     assert {task.operator for task in plan.replicas} == {"out"}
-    assert plan.settings(RunSettings()).strategies == {"sums": Strategy.NONE}
+    assert plan.protection.strategies == {"sums": Strategy.NONE}
     with pytest.raises(InvalidRequest, match="standby none stores no state, found checkpoint 'aligned' beside it"):
         Protection(standby={"sums": "none"}, checkpoints={"sums": "aligned"})

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 import tenax as tx
-from tenax.application.application import Protection
 from tenax.engine.loading import load_application
 from tenax.errors import InvalidFile, TenaxError
+from tenax.model.protection import Protection
 
 
 class Totals(tx.KeyedComputation):
@@ -143,12 +143,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: tx.callback(None), "callback takes functions, found None"),  # type: ignore[arg-type]
     (lambda: tx.files(5, time="ts"), "named by a folder or pattern"),  # type: ignore[arg-type]
     (lambda: tx.files("data", time=0), "the column of event times, found 'data' and 0"),  # type: ignore[arg-type]
-    (lambda: tx.Topology("t").protect(recovery_latency=5), "found 5"),  # type: ignore[arg-type]
-    (lambda: tx.Topology("t").protect(replicas=2.5), "found 2.5"),  # type: ignore[arg-type]
-    (lambda: tx.Topology("t").protect(replicas=["a[0]", 3]), "found ('a[0]', 3)"),  # type: ignore[list-item]
-    (lambda: tx.Topology("t").protect(checkpoints="sweeping"), "said by operator, found 'sweeping'"),  # type: ignore[arg-type]
-    (lambda: tx.Topology("t").protect(standby=["join"]), "said by operator, found ['join']"),  # type: ignore[arg-type]
-    (lambda: tx.Topology("t").protect(follow_load="much"), "number from 0 to 1, found 'much'"),  # type: ignore[arg-type]
+    (lambda: tx.Topology("t").protect(recovery_latency=5), "found 5"),  # type: ignore[call-overload]
+    (lambda: tx.Topology("t").protect(replicas=2.5), "found 2.5"),  # type: ignore[call-overload]
+    (lambda: tx.Topology("t").protect(replicas=["a[0]", 3]), "found ['a[0]', 3]"),  # type: ignore[list-item]
+    (lambda: tx.Topology("t").protect(checkpoints="sweeping"), "said by operator, found 'sweeping'"),  # type: ignore[call-overload]
+    (lambda: tx.Topology("t").protect(standby=["join"]), "said by operator, found ['join']"),  # type: ignore[call-overload]
+    (lambda: tx.Topology("t").protect(follow_load="much"), "number from 0 to 1, found 'much'"),  # type: ignore[call-overload]
 ]
 
 
@@ -203,6 +203,11 @@ def test_every_field_of_a_protection_can_be_said_in_the_file() -> None:
         "standby": {"numbers": "active"},
         "follow_load": 0.2,
         "storage_patience": "1m",
+        "correlated_losses": 3,
+        "cutover_lag": 4,
+        "patience": 5,
+        "max_outage_bytes": 6,
+        "max_attempts": 7,
     }
     assert set(said) == {field.name for field in fields(Protection)}
     topology = tx.Topology("t")

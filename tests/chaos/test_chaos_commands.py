@@ -13,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tenax.application.application import Protection
 from tenax.chaos import process
 from tenax.chaos.process import MARK, Command, end_driver
 from tenax.chaos.record import Outcome
 from tenax.chaos.runs import Trial, varied
 from tenax.chaos.schedule import random_schedule
+from tenax.chaos.settings import CHAOS
 from tenax.cli.main import run
 from tenax.cli.soak import BATCH_MS, BATCH_ROWS, OPTIONS, arguments
 from tenax.engine.processes import marked
-from tenax.engine.session import Heartbeat
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -32,7 +31,8 @@ HELD = Outcome(
 
 
 def drawn(seed: int) -> Trial:
-    return Trial(4, 2, varied(seed), BATCH_MS / 1000, BATCH_ROWS, random_schedule(seed, 4, 2, 20), seed)
+    how = replace(CHAOS, protection=varied(seed)).but(batch=f"{BATCH_MS}ms", max_rows=BATCH_ROWS)
+    return Trial(how, random_schedule(seed, 4, 2, 20), seed)
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -88,8 +88,8 @@ def test_a_folder_with_other_things_is_not_emptied(
 def test_a_child_is_told_the_whole_trial(seed: int) -> None:
     command = Command("app.py", {"rows": 5, "paced": True}, "out", drawn(seed), 12.5)
     assert Command.from_json(command.to_json()) == command
-    protection = Protection(replicas=("a[0]", "b[*]"))
-    named = replace(command, trial=Trial(protection=protection, standby_nodes=1, heartbeat=Heartbeat(0.5, 4)))
+    how = CHAOS.but(replicas=("a[0]", "b[*]"), standby_nodes=1, heartbeat="500ms", missed=4, standby={"a": "both"})
+    named = replace(command, trial=Trial(how))
     assert Command.from_json(named.to_json()) == named
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +59,7 @@ def protected(view: LiveView) -> None:
     replica = Report(task=1, node=1, rows_in=10, rows_out=10, seconds=1.0, role=Role.REPLICA, cpu_s=0.4)
     view.passed(1, 4, [primary, replica], 1.0)
     view.handled(
-        Dialogue(TREE, HOMES, NODES, replace(SETTINGS, checkpoint_every=4)).coordinator,
+        Dialogue(TREE, HOMES, NODES, SETTINGS.but(checkpoint_every=4)).coordinator,
         CheckpointStored(1, 1, 40_000, 0.25, 70_000, 0.1),
         [],
     )

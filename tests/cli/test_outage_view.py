@@ -19,10 +19,10 @@ from tenax.cli.report import Account, history, page, write_report
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, Published, Woken
 from tenax.control.instructions import Part, Publish
-from tenax.control.state import Settings
 from tenax.control.versions import PassId
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 from tenax.pictures.timeline import save_timeline

@@ -26,10 +26,11 @@ from tenax.control.events import (
 )
 from tenax.control.instructions import Outcome, RunPass
 from tenax.control.recovery.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
-from tenax.control.state import Backups, Outputs, Recovery, Settings
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Backups, Outputs, Recovery
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 
@@ -56,8 +57,17 @@ LAST_EVENTS = 400  # how many a run may need to come to its end when nothing fai
 RARELY = st.integers(0, 19).map(lambda drawn: drawn == 0)
 OFTEN = st.integers(0, 3).map(lambda drawn: drawn > 0)
 PASSING = st.sampled_from([DeadlinePassed(1.0), Refused(TASKS[0], "wrong node"), JobFailed("stage 2")])
+
+
+def with_delay(**words: object) -> Settings:
+    """Settings; a delay where anything is tentative."""
+    if (words["recovery"], words["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
+        del words["tentative_delay"]
+    return Settings.of(**words)
+
+
 SETTINGS = st.builds(
-    lambda per_pass, more, **others: Settings(
+    lambda per_pass, more, **others: with_delay(
         max_batches_per_pass=per_pass, max_batches_ahead=per_pass + more, max_attempts=3, **others
     ),
     st.integers(1, 3),
@@ -66,11 +76,11 @@ SETTINGS = st.builds(
     max_unpublished=st.integers(1, 5),
     recovery=st.sampled_from(Recovery),
     outputs=st.sampled_from(Outputs),
-    backups=st.sampled_from(Backups),
+    backups=st.sampled_from([Backups.SOURCE, Backups.ADAPTIVE, Backups.ALL]),
     max_batches_per_round=st.integers(1, 3),
     cutover_lag=st.integers(1, 3),
     patience=st.integers(1, 3),
-    tentative_delay_s=st.sampled_from([0.0, 1.0]),
+    tentative_delay=st.sampled_from(["0s", "1s"]),
 )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -44,11 +45,11 @@ from tenax.control.recovery.failures import (
     SourceUnreadable,
     StorageRefused,
 )
-from tenax.control.state import Settings
 from tenax.control.versions import NO_PASS, Cut, PassId, Version
 from tenax.errors import InvalidRequest, UnknownTask
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
 
@@ -56,13 +57,13 @@ from tenax.model.topology import Input, Operator, Partitioning, Topology
 A, B = Task("a", 0), Task("b", 0)
 GRAPH = TaskGraph(Topology("line", (Operator("a"), Operator("b", inputs=(Input("a", Partitioning.ONE_TO_ONE),)))))
 NODES = (Node("n1"), Node("n2"))
-SETTINGS = Settings(
+SETTINGS = Settings.of(
     checkpoint_every=4,
     max_batches_per_pass=3,
     max_batches_ahead=5,
     max_unpublished=6,
     max_attempts=2,
-    pass_deadline_s=9,
+    pass_deadline="9s",
 )
 
 
@@ -166,7 +167,7 @@ def test_the_two_newest_checkpoints_are_kept() -> None:
 
 
 def test_passes_wait_when_too_many_results_are_unpublished() -> None:
-    settings = Settings(checkpoint_every=100, max_batches_per_pass=2, max_batches_ahead=9, max_unpublished=3)
+    settings = Settings.of(checkpoint_every=100, max_batches_per_pass=2, max_batches_ahead=9, max_unpublished=3)
     coordinator, _ = fresh(settings=settings)
     assert coordinator.handle(BatchesLogged(1, 9))[0].__class__ is RunPass
     after = coordinator.handle(finished(1, 2))
@@ -290,7 +291,7 @@ def test_logging_and_publishing_are_tried_again_a_bounded_number_of_times() -> N
 
 
 def test_a_checkpoint_that_cannot_be_stored_is_tried_again_after_pauses_until_patience_is_at_an_end() -> None:
-    coordinator, _ = running(5, replace(SETTINGS, storage_patience_s=0.8))
+    coordinator, _ = running(5, SETTINGS.but(storage_patience="800ms"))
     coordinator.handle(finished(1, 3))
     coordinator.handle(finished(2, 5))
     coordinator.handle(published(1))
@@ -330,7 +331,7 @@ def test_refusals_neither_use_up_attempts_nor_roll_anything_back() -> None:
 
 
 def test_patience_with_a_sink_has_an_end_and_names_it() -> None:
-    coordinator, _ = running(3, replace(SETTINGS, storage_patience_s=0.2))
+    coordinator, _ = running(3, SETTINGS.but(storage_patience="200ms"))
     (stop,) = coordinator.handle(PassFailed(PassId(1, 1), StorageRefused("output 'b' in out/b", "Read-only")))
     assert stop == Stop(
         Outcome.FAILED,
@@ -436,7 +437,7 @@ def test_a_story_says_what_happened_to_a_task_and_why() -> None:
 
 
 def test_the_log_is_bounded() -> None:
-    coordinator = Coordinator(GRAPH, Settings(log_length=3))
+    coordinator = Coordinator(GRAPH, Settings.of(log_length=3))
     for _ in range(5):
         coordinator.handle(PlanningFailed(3, "not asked for"))
     assert [entry.number for entry in coordinator.log] == [3, 4, 5]
@@ -445,10 +446,13 @@ def test_the_log_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("build", "text"),
     [
-        (lambda: Settings(max_attempts=0), "max_attempts is at least 1, found 0"),
-        (lambda: Settings(max_batches_ahead=4), "max_batches_ahead is above max_batches_per_pass"),
-        (lambda: Settings(checkpoint_every=0), "checkpoint_every is at least 1"),
-        (lambda: Settings(cutover_lag=0), "cutover_lag is at least 1"),
+        (lambda: Settings.of(max_attempts=0), "max_attempts is a whole number of at least 1, found 0"),
+        (
+            lambda: Settings.of(max_batches_per_pass=4, max_batches_ahead=4),
+            "max_batches_ahead is above max_batches_per_pass",
+        ),
+        (lambda: Settings.of(checkpoint_every=0), "checkpoint_every is a number of batches of at least 1"),
+        (lambda: Settings.of(cutover_lag=0), "cutover_lag is a whole number of at least 1"),
     ],
 )
 def test_settings_without_sense_are_refused(build: Callable[[], Settings], text: str) -> None:
@@ -456,8 +460,10 @@ def test_settings_without_sense_are_refused(build: Callable[[], Settings], text:
         build()
 
 
-def test_times_are_finite() -> None:
-    with pytest.raises(InvalidRequest, match="pass_deadline_s is a finite number above 0, found inf"):
-        Settings(pass_deadline_s=float("inf"))
-    with pytest.raises(InvalidRequest, match="tentative_delay_s is a finite number of at least 0, found -1"):
-        Settings(tentative_delay_s=-1.0)
+def test_times_are_spans_that_are_not_negative() -> None:
+    with pytest.raises(InvalidRequest, match="pass_deadline is a time above 0, found '0s'"):
+        Settings.of(pass_deadline="0s")
+    with pytest.raises(InvalidRequest, match="pass_deadline is a time above 0, found inf"):
+        Settings.of(pass_deadline=float("inf"))
+    with pytest.raises(InvalidRequest, match=r"tentative_delay is a time of at least 0, found datetime\.timedelta"):
+        Settings.of(tentative_delay=timedelta(seconds=-1))

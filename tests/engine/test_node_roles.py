@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenax.engine.driver.nodes import Nodes, Roles
+from tenax.engine.driver.nodes import Nodes
 from tenax.engine.session import NodeInfo
 from tenax.model.cluster import Node
+from tenax.model.settings import ClusterSettings
+
+CLUSTER = ClusterSettings()
 
 
 def test_nodes_are_alike_unless_something_else_is_said() -> None:
-    assert [Roles().node(name, place) for place, name in enumerate("ab")] == [Node("a"), Node("b")]
+    assert [ClusterSettings().node(name, place) for place, name in enumerate("ab")] == [Node("a"), Node("b")]
 
 
 def test_racks_take_turns() -> None:
-    assert [Roles(racks=2).node(str(place), place).rack for place in range(4)] == ["rack1", "rack2", "rack1", "rack2"]
+    cluster = ClusterSettings(racks=2)
+    assert [cluster.node(str(place), place).rack for place in range(4)] == ["rack1", "rack2", "rack1", "rack2"]
 
 
 def test_the_first_nodes_are_standby_and_have_room_of_their_own() -> None:
-    roles = Roles(slots=9, standby_nodes=1, standby_slots=3)
+    roles = ClusterSettings(slots=9, standby_nodes=1, standby_slots=3)
     assert roles.node("a", 0) == Node("a", slots=3, standby=True)
     assert roles.node("b", 1) == Node("b", slots=9)
 
@@ -38,7 +42,7 @@ class Executors:
 
 def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tmp_path: Path) -> None:
     executors = Executors(first="a", second="b")
-    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    nodes = Nodes(executors, executors, tmp_path, CLUSTER)  # type: ignore[arg-type]  # all that they need of both
     assert [node.name for node in nodes.register(nodes.unregistered())] == ["a", "b"]
     (tmp_path / "b").mkdir()
     nodes.deregister("b")
@@ -51,7 +55,7 @@ def test_a_node_under_whose_name_another_executor_answers_says_its_name_again(tm
 
 def test_a_new_executor_that_says_the_name_of_a_known_node_takes_nothing_from_it(tmp_path: Path) -> None:
     executors = Executors(first="a")
-    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    nodes = Nodes(executors, executors, tmp_path, CLUSTER)  # type: ignore[arg-type]  # all that they need of both
     nodes.register(nodes.unregistered())
     executors.names["second"] = "a"
     assert nodes.register(nodes.unregistered()) == ()
@@ -73,7 +77,7 @@ class Dying(Executors):
 
 def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: Path) -> None:
     executors = Dying(first="a", second="b", third="c")
-    nodes = Nodes(executors, executors, tmp_path, Roles())  # type: ignore[arg-type]  # all that they need of both
+    nodes = Nodes(executors, executors, tmp_path, CLUSTER)  # type: ignore[arg-type]  # all that they need of both
     nodes.register(nodes.unregistered())
     executors.dying = True
     assert nodes.lost() == ("a", "b", "c")

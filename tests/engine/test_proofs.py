@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tenax.engine.driver.proofs import Proofs
-from tenax.engine.session import Heartbeat, NodeInfo
+from tenax.engine.session import NodeInfo
+from tenax.model.settings import ClusterSettings
 
 NODES = {name: NodeInfo(name, "here") for name in ("a", "b")}
 
@@ -39,7 +40,7 @@ class World:
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.proofs = Proofs(self.ask, Heartbeat(5.0, 3), lambda: self.now_s)
+        self.proofs = Proofs(self.ask, ClusterSettings(heartbeat="5s", missed=3), lambda: self.now_s)
 
     def ask(self, node: NodeInfo) -> Asked:
         self.asked.append(Asked(node.executor, self.answers.get(node.executor), self.has_room))

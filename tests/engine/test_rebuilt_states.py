@@ -15,11 +15,11 @@ import tenax as tx
 from tenax.application.application import check_rebuilt
 from tenax.connectors.source import Limits
 from tenax.control.copies import Role
-from tenax.control.state import Strategy
 from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, Version
 from tenax.engine.worker.orders import Order, Report
 from tenax.engine.worker.steps import Worker
 from tenax.errors import InvalidRequest
+from tenax.model.protection import Protection, Strategy
 from tenax.model.tasks import Task
 from tenax.operators.custom import Changes, KeyedComputation
 from tenax.planning.levels import layout
@@ -124,10 +124,10 @@ def test_an_operator_whose_state_is_unbounded_is_refused_by_name(tmp_path: Path)
     rows = topology.source("rows", tx.elements(rate=1_000.0, pace=tx.Pace(rows=10)))
     rows.key_by("sequence").apply(Totals(), name="totals").output("all", tx.parquet(tmp_path))
     built = topology.build()
-    check_rebuilt(built, Strategy.ALIGNED, {})
-    check_rebuilt(built, Strategy.NONE, {"totals": Strategy.ALIGNED})
+    check_rebuilt(built, Protection(checkpoint=Strategy.ALIGNED))
+    check_rebuilt(built, Protection(checkpoint=Strategy.NONE, checkpoints={"totals": Strategy.ALIGNED}))
     with pytest.raises(InvalidRequest) as raised:
-        check_rebuilt(built, Strategy.NONE, {})
+        check_rebuilt(built, Protection(checkpoint=Strategy.NONE))
     text = str(raised.value)
     assert "\n" not in text
     assert text.startswith("operator 'totals': checkpoint none is for states that a few batches decide")
@@ -137,5 +137,5 @@ def test_an_operator_whose_state_is_unbounded_is_refused_by_name(tmp_path: Path)
 
 def test_windows_joins_and_tops_are_not_refused(tmp_path: Path) -> None:
     built = application(tmp_path)
-    check_rebuilt(built, Strategy.NONE, {})
+    check_rebuilt(built, Protection(checkpoint=Strategy.NONE))
     assert dataclasses.replace(built.protection, checkpoint="none").checkpoint == Strategy.NONE

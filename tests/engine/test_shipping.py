@@ -18,9 +18,9 @@ from tenax.connectors.sink import Sink
 from tenax.connectors.workloads import elements
 from tenax.engine.driver import Driver
 from tenax.engine.observer import Observer
-from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.errors import InvalidTopology
+from tenax.model.settings import Settings
 
 LOCK = threading.Lock()
 
@@ -50,7 +50,7 @@ def test_an_operator_that_cannot_be_pickled_is_named_with_the_cause_before_the_s
 
     locked = application(guarded, parquet(tmp_path / "out"))
     with pytest.raises(InvalidTopology, match=r"operator 'second': .*cannot pickle '_thread\.lock'") as refused:
-        Driver(locked, tmp_path / "store", RunSettings(), Observer())
+        Driver(locked, tmp_path / "store", Settings(), Observer())
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "store").exists()
 

@@ -18,13 +18,24 @@ import pytest
 
 from tenax.chaos.record import Moment, What
 from tenax.control.placement.spreading import place_tasks
-from tenax.control.state import Strategy
 from tenax.engine.protection import planned
 from tenax.errors import ClusterFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Strategy
 from tenax_lab import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
-from tenax_lab.element_chain import CUTS, NODES, PROTECTED, Ledger, Load, Passed, Stored, chain, chain_settings
+from tenax_lab.element_chain import (
+    CUTS,
+    NODES,
+    PROTECTED,
+    Ledger,
+    Load,
+    Passed,
+    Stored,
+    chain,
+    chain_plan,
+    chain_settings,
+)
 from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.lab import Plan, Row, Trial, frame
 from tenax_lab.recorder import Kind
@@ -61,18 +72,19 @@ def test_the_chain_lies_on_four_nodes_with_two_elements_each(tmp_path: Path) -> 
 def test_a_pass_of_the_chain_has_one_batch(tmp_path: Path) -> None:
     application = chain(1, LOAD, tmp_path)
     asked = standby_costs.protection(standby_costs.PASSIVE, 8)
-    settings = chain_settings(application, asked, LOAD)
-    assert (settings.control.max_batches_per_pass, settings.control.checkpoint_every) == (1, 8)
-    assert (settings.control.strategy, settings.retain) == (Strategy.SWEEPING, CUTS)
+    settings = chain_settings(asked, LOAD)
+    assert (settings.max_batches_per_pass, settings.protection.checkpoint_every) == (1, 8)
+    assert settings.protection.checkpoint is Strategy.SWEEPING
+    assert chain_plan(application, asked).retain == CUTS
 
 
 @pytest.mark.parametrize(("side", "copies", "active_active"), [("none", 0, 0), ("active, output off", 7, 0)])
 def test_standbys_are_asked_for_as_a_user_does(tmp_path: Path, side: str, copies: int, active_active: int) -> None:
     application = chain(1, LOAD, tmp_path)
-    settings = chain_settings(application, standby_costs.protection(side, 8), LOAD)
-    assert (len(settings.replicas), len(settings.active_active)) == (copies, active_active)
+    plan = chain_plan(application, standby_costs.protection(side, 8))
+    assert (len(plan.replicas), len(plan.active_active)) == (copies, active_active)
     both = standby_costs.protection(standby_costs.BOTH_SIDES, 8)
-    assert len(chain_settings(application, both, LOAD).active_active) == len(PROTECTED)
+    assert len(chain_plan(application, both).active_active) == len(PROTECTED)
     assert not planned(application.topology, standby_costs.protection("none", 8)).replicas
 
 

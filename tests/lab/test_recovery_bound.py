@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from tenax.control.placement.spreading import place_tasks
-from tenax.control.state import Recovery
 from tenax.engine.protection import planned
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Recovery
 from tenax.operators.chunks import encode
 from tenax.operators.computation import StepInput, StepOutput
 from tenax.planning.backups import check_backups, plan_backups
@@ -95,8 +95,8 @@ def test_a_run_asks_for_the_bound_as_a_user_does() -> None:
     asked = protection(pace, 2.875, Recovery.BLOCKING)
     assert asked.recovery_latency_s == 2.875
     assert planned(application.topology, asked).retain == plan_backups(graph, 2.875).backups
-    settings = pace.settings(application, asked, 4)
-    assert (settings.control.checkpoint_every, settings.control.max_batches_per_round) == (8, 2)
+    settings = pace.settings(asked, 4)
+    assert (settings.protection.checkpoint_every, settings.max_batches_per_round) == (8, 2)
     assert (pace.batches, pace.struck_at) == (16, 14)
     assert Pace.from_json(json.loads(json.dumps(pace.to_json()))) == pace
 

@@ -12,13 +12,14 @@ import os
 import polars as pl
 import pytest
 
-from tenax.application.application import Protection
 from tenax.chaos.record import Moment, What
 from tenax.chaos.schedule import Kind
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.control.records import Data
+from tenax.engine.protection import planned as plan_protection
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Protection
 from tenax.operators.computation import StepInput
 from tenax.store.records import Json
 from tenax_lab import tree_failures as failures
@@ -94,10 +95,11 @@ def test_all_primaries_are_the_homes_of_all_tasks() -> None:
 
 
 def test_a_run_takes_a_batch_a_pass_and_keeps_replicas_on_standby_nodes() -> None:
-    settings = failures.run_settings(tree_topology(LOAD), Protection(replicas="all", checkpoint_every=5))
-    assert settings.control.max_batches_per_pass == 1
-    assert settings.control.max_batches_per_round == failures.PER_ROUND
-    assert (settings.standby_nodes, settings.keep_batches, len(settings.replicas)) == (2, True, 16)
+    settings = failures.run_settings(Protection(replicas="all", checkpoint_every=5))
+    assert settings.max_batches_per_pass == 1
+    assert settings.max_batches_per_round == failures.PER_ROUND
+    assert (settings.cluster.standby_nodes, settings.batches.keep_batches) == (2, True)
+    assert len(plan_protection(tree_topology(LOAD), settings.protection).replicas) == 16
 
 
 def live(at_s: float, first: int, last: int, seconds: float = 0.5) -> Moment:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tenax.engine.session import Session
+from tenax.model.settings import ClusterSettings
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A session with two nodes."""
-    session = Session(tmp_path_factory.mktemp("cluster"), nodes=2)
+    session = Session(tmp_path_factory.mktemp("cluster"), ClusterSettings(2))
     yield session
     session.stop()

@@ -14,14 +14,12 @@ from spark.oracles import Results
 from tenax.application.application import Application
 from tenax.connectors.generators import Generator
 from tenax.connectors.parquet import ParquetSink
-from tenax.connectors.source import Limits
 from tenax.control.instructions import Outcome, Stop
-from tenax.control.state import Settings
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.observer import Observer
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
+from tenax.model.settings import Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "apps"
 
@@ -52,15 +50,19 @@ def example(name: str, **options: object) -> Application:
     return load_application(EXAMPLES / f"{name}.py", options)
 
 
-def settings(batch_rows: int, *, checkpoint_every: int = 4, nodes: int = 2) -> RunSettings:
+FEW = Settings.of(max_batches_per_pass=4, max_batches_ahead=8, max_unpublished=8)
+"""Not many batches under way at a time."""
+
+
+def settings(batch_rows: int, *, checkpoint_every: int = 4, nodes: int = 2) -> Settings:
     """Batches of so many rows, checkpoints after so many batches."""
-    return RunSettings(nodes=nodes, limits=Limits(batch_rows), control=Settings(checkpoint_every=checkpoint_every))
+    return FEW.but(nodes=nodes, max_rows=batch_rows, checkpoint_every=checkpoint_every)
 
 
 def run(
     application: Application,
     store: Path,
-    how: RunSettings,
+    how: Settings,
     session: Session | None,
     watcher: Watcher | None = None,
 ) -> Stop:
@@ -71,7 +73,7 @@ def run(
 def finish(
     application: Application,
     store: Path,
-    how: RunSettings,
+    how: Settings,
     session: Session | None,
     watcher: Watcher | None = None,
 ) -> Results:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -18,14 +17,13 @@ from tenax.application.application import Application
 from tenax.cli.main import run as command
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.instructions import Outcome
-from tenax.control.state import Settings, Strategy
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import UnsuitableStore
+from tenax.model.protection import Protection, Strategy
+from tenax.model.settings import Bounds, Settings
 from tenax.store.checkpoints import Manifests, ValidCheckpoint
 from tenax.store.events import read_events
 
@@ -52,13 +50,14 @@ def counts(folder: Path, length: str = "500ms", below: float = 0.5, out: str = "
     return topology.build()
 
 
-def how(strategy: Strategy = Strategy.ALIGNED, every: int = 2, accept: Sequence[str] = ()) -> RunSettings:
+def how(strategy: Strategy = Strategy.ALIGNED, every: int = 2, accept: Sequence[str] = ()) -> Settings:
     """A pass of one batch, published before the next one runs: so a stop comes where it is asked for."""
-    control = Settings(every, max_batches_per_pass=1, max_unpublished=1, strategy=strategy)
-    return RunSettings(limits=Limits(BATCH_ROWS), control=control, accept_changes=tuple(accept))
+    bounds = Bounds(max_batches_per_pass=1, max_batches_ahead=8, max_unpublished=1)
+    protection = Protection(checkpoint_every=every, checkpoint=strategy)
+    return Settings(protection, bounds).but(max_rows=BATCH_ROWS, accept_changes=tuple(accept))
 
 
-def stopped(application: Application, store: Path, given: RunSettings, session: Session, after: int) -> int:
+def stopped(application: Application, store: Path, given: Settings, session: Session, after: int) -> int:
     """Run until a batch is published, then end in good order; the batch of its last checkpoint."""
     watcher = Watcher()
     driver = Driver(application, store, given, watcher, session)
@@ -69,7 +68,7 @@ def stopped(application: Application, store: Path, given: RunSettings, session: 
     return found.checkpoint.number
 
 
-def abandoned(application: Application, store: Path, given: RunSettings, session: Session, after: int) -> list[str]:
+def abandoned(application: Application, store: Path, given: Settings, session: Session, after: int) -> list[str]:
     """Run until a batch is published, then die without a word: to the store that is a newer driver that has come."""
     begun, taken = threading.Event(), threading.Event()
 
@@ -176,7 +175,7 @@ def test_a_changed_filter_waits_for_a_good_end_of_the_old_code_and_then_holds_fr
     batch = stopped(old, store, how(), cluster, 5)
     watcher = Watcher()
     elsewhere = counts(tmp_path, below=0.25, out="other")
-    finish(elsewhere, store, replace(how(), accept_changes=("fine-out",)), cluster, watcher)
+    finish(elsewhere, store, how().but(accept_changes=("fine-out",)), cluster, watcher)
     filtered, moved, *_ = watcher.messages  # batches may have been logged to the end
     assert filtered.startswith("operator 'some': filter was ")
     assert filtered.endswith(f": from batch {batch + 1} on")

@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tenax.application.application import Protection
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.process import run_in_processes
 from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What
 from tenax.chaos.runs import Trial, run_and_judge, varied
 from tenax.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
+from tenax.chaos.settings import CHAOS
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Decided
@@ -31,6 +32,8 @@ from tenax.engine.observer import Observer
 from tenax.engine.session import Session
 from tenax.engine.worker.steps import TRIM_EVERY
 from tenax.examples import app_path
+from tenax.model.protection import Protection
+from tenax.model.settings import ClusterSettings, Settings
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -53,7 +56,7 @@ OPTIONS: Mapping[str, object] = {
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """One cluster of four nodes for all trials: what was killed in one has returned before the next."""
-    session = Session(tmp_path_factory.mktemp("cluster"), NODES)
+    session = Session(tmp_path_factory.mktemp("cluster"), ClusterSettings(NODES))
     yield session
     session.stop()
 
@@ -63,10 +66,16 @@ def faults(text: str) -> Schedule:
     return tuple(parse_fault(Kind(kind), what) for kind, what in (one.split() for one in text.split(", ")))
 
 
+def chaotic_settings(how: Protection, nodes: int = NODES, racks: int | None = RACKS) -> Settings:
+    return replace(CHAOS, protection=how).but(
+        nodes=nodes, racks=racks, batch=timedelta(seconds=BATCH_S), max_rows=BATCH_ROWS
+    )
+
+
 def tried(session: Session, out: Path, schedule: Schedule, how: Protection, seed: int | None = None) -> Outcome:
     """Run traffic under faults, and ask the oracle; with what happened if it does not hold."""
     print(f"seed {seed}: {' '.join(map(str, schedule))}; {how}")
-    trial = Trial(NODES, RACKS, how, BATCH_S, BATCH_ROWS, schedule, seed)
+    trial = Trial(chaotic_settings(how), schedule, seed)
     outcome = run_and_judge(load_application(app_path("traffic"), OPTIONS), out, trial, session)
     print(outcome.to_json())
     assert outcome.held, outcome.findings
@@ -176,7 +185,7 @@ class Buffers(Observer):
 
 
 def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:
-    trial = Trial(NODES, RACKS, limited(Protection()), BATCH_S, BATCH_ROWS, faults("kill 2@30b, return 2@34b"))
+    trial = Trial(chaotic_settings(limited(Protection())), faults("kill 2@30b, return 2@34b"))
     buffers = Buffers(tmp_path)
     recorder = Recorder(also=(buffers,))
     options = {**OPTIONS, "rows": BATCH_ROWS * 2_000}  # the run is stopped, however long the recovery takes
@@ -184,11 +193,11 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     chaotic = with_results_in(application, tmp_path / "results")
     tasks = sum(operator.parallelism for operator in application.topology.operators)
     # two nodes have room for all tasks but two: these are missing until others return, however soon the rest is back
-    settings = replace(trial.settings(application.topology), slots=tasks // 2 - 1)
+    settings = trial.settings.but(slots=tasks // 2 - 1)
     driver = Driver(chaotic, tmp_path / "run" / "store", settings, recorder, four)
     buffers.when_long_over = driver.request_stop
     Injector(four, NODES, trial.schedule, recorder, ()).run(driver)
-    logged = replace(settings, replay=True)  # what is in the log, and no more
+    logged = settings.but(replay=True)  # what is in the log, and no more
     Driver(chaotic, tmp_path / "run" / "store", logged, Recorder(), four).run()
     assert judge(application, tmp_path / "run" / "store", tmp_path / "results", four, NODES).held
     assert len(buffers.homes) == NODES  # tasks have moved to those that came back
@@ -213,7 +222,7 @@ def noted(out: Path) -> list[str]:
 
 def test_a_driver_killed_while_nodes_are_missing_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     schedule = (parse_fault(Kind.KILL, "1@8b"), parse_fault(Kind.DRIVER, "12b"))
-    trial = Trial(2, None, limited(Protection()), BATCH_S, BATCH_ROWS, schedule)
+    trial = Trial(chaotic_settings(limited(Protection()), nodes=2, racks=None), schedule)
     moments: list[Moment] = []
     outcome = run_in_processes(app_path("traffic"), OPTIONS, tmp_path, trial, moments.append)
     print(outcome.to_json())

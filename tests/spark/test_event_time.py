@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
-from spark.runs import Watcher, committed
+from spark.runs import FEW, Watcher, committed
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
@@ -19,11 +19,11 @@ from tenax.cli.live import LiveView
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet
 from tenax.control.instructions import Outcome, Stop
-from tenax.control.state import Settings, Strategy
 from tenax.engine.driver import Driver
 from tenax.engine.driver.latecomers import LateNotice
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
+from tenax.model.protection import Strategy
+from tenax.model.settings import Settings
 from tenax.store import records
 from tenax.store.events import read_events
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 START = datetime(2024, 1, 1)
 DEADLINE_S = 300.0
-SETTINGS = RunSettings(batch_s=0.1, control=Settings(checkpoint_every=4))
+SETTINGS = FEW.but(batch="100ms", checkpoint_every=4)
 
 
 def write(path: Path, seconds: Sequence[float]) -> None:
@@ -92,7 +92,7 @@ def run(
     folder: Path,
     of: Application,
     cluster: Session,
-    how: RunSettings = SETTINGS,
+    how: Settings = SETTINGS,
     until: Callable[[], bool] = lambda: False,
     told_of: str = "nothing",
 ) -> Ended:
@@ -114,7 +114,7 @@ def run(
 def test_a_partition_without_rows_holds_no_windows_and_counts_what_is_late_when_it_comes_back(
     cluster: Session, tmp_path: Path, strategy: Strategy
 ) -> None:
-    how = replace(SETTINGS, control=replace(SETTINGS.control, strategy=strategy), keep_batches=True)
+    how = SETTINGS.but(checkpoint=strategy, keep_batches=True)
     out = tmp_path / "results" / "windows"
     write(tmp_path / "in" / "a.csv", range(25))
     first = run(tmp_path, application(tmp_path), cluster, how, lambda: len(counts(out)) == 2)
@@ -125,7 +125,7 @@ def test_a_partition_without_rows_holds_no_windows_and_counts_what_is_late_when_
     # the next file is for s[0], the one after it for s[1]: behind what is complete, in the open window, and after it
     write(tmp_path / "in" / "b.csv", [26, 27])
     write(tmp_path / "in" / "c.csv", [*range(5, 23), 31])
-    again = run(tmp_path, application(tmp_path), cluster, replace(how, drain=True))
+    again = run(tmp_path, application(tmp_path), cluster, how.but(drain=True))
     assert again.stop.outcome is Outcome.FINISHED, again.stop
     assert counts(out) == {0: 10, 10: 10, 20: 10, 30: 1}
     assert [one.text.partition(",")[0] for one in again.late] == ["LATE w: 15 rows dropped"]
@@ -171,7 +171,7 @@ def test_lines_are_read_as_they_are_written_and_late_ones_stop_a_strict_run_befo
 
     grow([], rest=",1\n")
     grow([35, 33.5, 34, 41])
-    strict = run(tmp_path, application(tmp_path, tail=True), cluster, replace(SETTINGS, strict_lateness=True))
+    strict = run(tmp_path, application(tmp_path, tail=True), cluster, SETTINGS.but(strict_lateness=True))
     assert strict.stop.outcome is Outcome.FAILED
     assert "source 's': with strict lateness no row comes late, found 2 rows of partition s[0] in batch" in str(
         strict.stop
@@ -182,7 +182,7 @@ def test_lines_are_read_as_they_are_written_and_late_ones_stop_a_strict_run_befo
     capsys.readouterr()
     of = application(tmp_path, tail=True)
     view = LiveView(of, tmp_path / "store")  # in a pipe
-    driver = Driver(of, tmp_path / "store", replace(SETTINGS, drain=True), view, cluster)
+    driver = Driver(of, tmp_path / "store", SETTINGS.but(drain=True), view, cluster)
     view.follow(driver.latecomers)
     stop = driver.run()
     view.summary(stop)

@@ -18,13 +18,11 @@ from tenax.connectors.delivery import callback
 from tenax.connectors.files import files
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.instructions import Outcome
-from tenax.control.state import Settings
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import ChangedSource
+from tenax.model.settings import Settings
 from tenax.store import records
 from tenax.store.events import read_events
 
@@ -166,10 +164,11 @@ def write(path: Path, rows: list[str]) -> None:
     path.write_text("\n".join(["ts,key,value", *rows]) + "\n")
 
 
-def one_by_one(rows: int, checkpoint_every: int) -> RunSettings:
+def one_by_one(rows: int, checkpoint_every: int) -> Settings:
     """Every batch is published before the next one runs, so that a test knows on what results depend."""
-    control = Settings(checkpoint_every, max_batches_per_pass=1, max_unpublished=1)
-    return RunSettings(limits=Limits(rows), control=control)
+    return Settings.of(
+        max_rows=rows, checkpoint_every=checkpoint_every, max_batches_per_pass=1, max_batches_ahead=8, max_unpublished=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def one_by_one(rows: int, checkpoint_every: int) -> RunSettings:
     ids=["no-results-yet", "half-of-the-file-in-results", "half-of-the-file-to-be-replayed"],
 )
 def test_a_row_that_cannot_be_parsed_stops_the_run_at_once_and_once_corrected_the_same_run_goes_on(
-    before: int, how: RunSettings, first: int, cluster: Session, tmp_path: Path
+    before: int, how: Settings, first: int, cluster: Session, tmp_path: Path
 ) -> None:
     data, store = tmp_path / "data", tmp_path / "store"
     data.mkdir()

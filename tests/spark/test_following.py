@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -11,10 +11,9 @@ import pytest
 from spark.runs import Watcher, finish
 
 from tenax.api.streams import Topology
-from tenax.application.application import Application, Protection
+from tenax.application.application import Application
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
@@ -22,7 +21,8 @@ from tenax.control.instructions import Decided
 from tenax.control.notices import ReplicasMoved
 from tenax.engine.protection import planned
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
+from tenax.model.protection import Protection
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.operators.keys import owners, split
 from tenax.store.events import read_events
@@ -66,8 +66,7 @@ def test_replicas_move_to_where_the_rows_are_and_change_no_result(cluster: Sessi
     first = planned(skewed(tmp_path / "out", 0).topology, asked).replicas
     busy = next(index for index in range(TASKS) if Task("sums", index) not in first)
     application = skewed(tmp_path / "out", key_of(busy))
-    how = planned(application.topology, asked).settings(RunSettings(limits=Limits(BATCH_ROWS), batch_s=0.0))
-    how = replace(how, control=replace(how.control, measure_every=4))
+    how = Settings(protection=asked).but(max_rows=BATCH_ROWS, batch="0s", measure_every=4)
     follower = Follower()
     found = finish(application, tmp_path / "store", how, cluster, follower)["out"]
     last = follower.moves[-1]

@@ -9,7 +9,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -26,14 +27,17 @@ from tenax.control.events import Event, NodesLost
 from tenax.control.instructions import Decided
 from tenax.engine.loading import load_application
 from tenax.engine.processes import workers_of
-from tenax.engine.session import Heartbeat, Session
+from tenax.engine.session import Session
+from tenax.model.settings import ClusterSettings
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS, RATE, BATCH_ROWS = 8_000, 1_000, 200
 DEADLINE_S = 120.0
 POLL_S = 0.05
-QUICK = Heartbeat(interval_s=1.0, misses=4)  # a slow machine may lose others meanwhile: results are exact all the same
+QUICK = ClusterSettings(
+    heartbeat="1s", missed=4
+)  # a slow machine may lose others meanwhile: results are exact all the same
 
 APPLICATION = """
 import time
@@ -89,14 +93,13 @@ def built(folder: Path) -> Application:
 @pytest.fixture
 def quick(cluster: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """The cluster, which soon gives up nodes without proof; afterwards it is whole again."""
-    monkeypatch.setattr(cluster, "heartbeat", QUICK)
+    monkeypatch.setattr(cluster, "cluster", QUICK)
     yield cluster
     await_nodes(cluster, 2)
 
 
 def assert_exact(application: Application, folder: Path, watcher: Losses, cluster: Session, deadline_s: float) -> None:
-    how = settings(BATCH_ROWS)
-    how = replace(how, control=replace(how.control, pass_deadline_s=deadline_s, max_attempts=20))
+    how = settings(BATCH_ROWS).but(pass_deadline=timedelta(seconds=deadline_s), max_attempts=20)
     found = finish(application, folder / "store", how, cluster, watcher)
     given = elements(rate=RATE, pace=Pace(rows=ROWS)).read(0, [0, ROWS, 1])
     rows = given.with_columns((pl.col("sequence") % 5).alias("key"))

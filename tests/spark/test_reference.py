@@ -13,6 +13,7 @@ from spark.runs import example, ship
 
 from tenax.application.application import Application
 from tenax.chaos.runs import Trial, run_and_judge
+from tenax.chaos.settings import CHAOS
 from tenax.connectors.generators import Generator
 from tenax.connectors.parquet import ParquetCommitter
 from tenax.connectors.sink import Staged
@@ -24,7 +25,7 @@ from tenax.store.records import Json
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS, BATCH_ROWS = 2_400, 400
-TRIAL = Trial(nodes=2, racks=None, batch_s=0.05, max_rows=BATCH_ROWS)
+TRIAL = Trial(CHAOS.but(nodes=2, racks=None, batch="50ms", max_rows=BATCH_ROWS))
 
 
 class ShortLocations(TrafficLocations):

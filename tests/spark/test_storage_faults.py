@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.instructions import Outcome
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import DamagedStore
+from tenax.model.settings import Settings
 from tenax.store import journal
 from tenax.store.checkpoints import Manifests
 
@@ -48,7 +47,7 @@ def assert_exact(application: Application) -> None:
     assert read_committed(sink_of(application).folder).height == expected["top"].height
 
 
-def stopped(application: Application, store: Path, cluster: Session, after: int, how: RunSettings = BATCH) -> None:
+def stopped(application: Application, store: Path, cluster: Session, after: int, how: Settings = BATCH) -> None:
     """Run until some batches are published, then end in good order."""
     watcher = Watcher()
     driver = Driver(application, store, how, watcher, cluster)
@@ -160,7 +159,7 @@ def test_a_disk_that_stays_full_ends_the_run_which_can_be_started_again(
 ) -> None:
     application = pages(small_disk / "out")
     filled: list[Path] = []
-    impatient = replace(BATCH, control=replace(BATCH.control, storage_patience_s=1.0))
+    impatient = BATCH.but(storage_patience="1s")
     stop = Driver(
         application, tmp_path / "store", impatient, Watcher(once(lambda: filled.append(fill(small_disk)), 8)), cluster
     ).run()

@@ -11,13 +11,11 @@ from spark.oracles import assert_equal, window_tree
 from spark.runs import Watcher, example, finish, results, whole_input
 
 from tenax.application.application import Application
-from tenax.connectors.source import Limits
 from tenax.control.instructions import Outcome, Stop
-from tenax.control.state import Settings
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import UnsuitableStore
+from tenax.model.settings import Settings
 from tenax.store import records
 from tenax.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint
 from tenax.store.events import read_events
@@ -27,9 +25,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 # sources (2) --> select (2) --> o1 (1) --> o2 (1) --> o3 (1) --> o4 (1) --> tree (1)
 ROWS, SENSORS = 16_000, 8
 # A pass waits until the one before is published: so a run that is asked to stop then has done exactly that much.
-BATCH = RunSettings(
-    limits=Limits(2_000), control=Settings(checkpoint_every=2, max_batches_per_pass=2, max_unpublished=2)
-)
+BATCH = Settings.of(max_rows=2_000, checkpoint_every=2, max_batches_per_pass=2, max_batches_ahead=8, max_unpublished=2)
 KEYS = {"tree": ["sensor"]}
 DEADLINE_S = 120.0
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, get_overloads, overload
 
 import polars as pl
 
 from tenax.api import arguments, checks
-from tenax.application.application import Application, Protection, late_output
+from tenax.application.application import Application, late_output
 from tenax.application.collisions import check_collisions
 from tenax.application.schemas import Parts, derived
 from tenax.connectors.sink import Sink
@@ -17,7 +20,9 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model import topology as model
 from tenax.model.durations import Span, as_text
-from tenax.model.topology import Input, Operator, Output, Partitioning
+from tenax.model.options import options_of
+from tenax.model.protection import OperatorProtection, Protection
+from tenax.model.topology import Input, Operator, Output, Partitioning, suggestion
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW, WINDOW_END
 from tenax.operators.join import join
@@ -46,6 +51,7 @@ class Topology:
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
         self._protection = Protection()
+        self._single: list[dict[str, dict[str, str]]] = []
         self._places: dict[str, str] = {}
         self._schemas: dict[str, pl.Schema] = {}
 
@@ -64,41 +70,54 @@ class Topology:
             self._sinks[late_output(name)] = late
         return Stream(self, name, source.time)
 
+    @overload
     def protect(
         self,
         *,
         replicas: int | str | Sequence[str] = 0,
-        recovery_latency: str | None = None,
+        recovery_latency: Span | None = None,
         backups: str | None = None,
         recovery: str = "incremental",
         outputs: str = "tentative",
         order: str = "best-density",
-        tentative_delay: str = "0s",
-        checkpoint_every: int | str = 10,
+        tentative_delay: Span = "0s",
+        checkpoint_every: int | Span = 10,
         checkpoint: str = "aligned",
-        checkpoints: Mapping[str, str] | None = None,
-        failure_every: str | None = None,
-        standby: Mapping[str, str] | None = None,
+        checkpoints: Mapping[str, str] = MappingProxyType({}),
+        failure_every: Span | None = None,
+        standby: Mapping[str, str] = MappingProxyType({}),
         follow_load: float = 0.05,
-        storage_patience: str = "5m",
-    ) -> None:
-        """How the run meets the loss of nodes; `docs/running.md` explains each. Options of `tenax run` win over it."""
-        self._protection = Protection(
-            tuple(replicas) if isinstance(replicas, list | tuple) else replicas,  # type: ignore[arg-type]  # it checks
-            recovery_latency,
-            backups,
-            recovery,
-            outputs,
-            order,
-            tentative_delay,
-            checkpoint_every,
-            checkpoint,
-            dict(checkpoints) if isinstance(checkpoints, Mapping) else checkpoints or {},
-            failure_every,
-            dict(standby) if isinstance(standby, Mapping) else standby or {},
-            follow_load,
-            storage_patience,
-        )
+        storage_patience: Span = "5m",
+        correlated_losses: int = 2,
+        cutover_lag: int = 2,
+        patience: int = 3,
+        max_outage_bytes: int = 4294967296,
+        max_attempts: int = 3,
+    ) -> None: ...
+
+    @overload
+    def protect(
+        self, operator: str, /, *operators: str, checkpoint: str | None = None, standby: str | None = None
+    ) -> None: ...
+
+    def protect(self, *operators: str, **words: Any) -> None:
+        """How the run meets the loss of nodes; `docs/running.md` explains each setting.
+
+        With names of operators before them, `checkpoint` and `standby` are for these alone:
+        `topology.protect("speed", standby="active")`. Settings files and options of `tenax run` win over all of it.
+        """
+        record = OperatorProtection if operators else Protection
+        for word in words:
+            if word not in options_of(record):
+                likely = suggestion(word, options_of(record))
+                raise TypeError(f"Topology.protect() got an unexpected keyword argument {word!r}{likely}")
+        if operators:
+            single = OperatorProtection(**words)
+            self._single = [*self._single, *(single.words(operator) for operator in operators)]
+        protection = self._protection if operators else Protection(**words)
+        for said in self._single:
+            protection = protection.but(**said)
+        self._protection = protection
 
     def build(self) -> Application:
         """The application: the checked topology with everything that runs in it.
@@ -175,6 +194,10 @@ class Topology:
         while f"{verb}-{number}" in self._operators:
             number += 1
         return f"{verb}-{number}"
+
+
+# What editors and notebooks show: the settings for the whole topology.
+Topology.protect.__signature__ = inspect.signature(get_overloads(Topology.protect)[0])  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

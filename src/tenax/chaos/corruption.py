@@ -17,8 +17,8 @@ from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.control.instructions import Outcome as Ending
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import TenaxError
+from tenax.model.settings import Settings
 from tenax.takeover.verification import verify
 
 STORE = "store"
@@ -52,7 +52,7 @@ class Campaign:
     - What a start must lead to is what the undamaged run leads to, by rows: damage may change how batches are cut.
     """
 
-    def __init__(self, application: Application, root: Path, settings: RunSettings, session: Session) -> None:
+    def __init__(self, application: Application, root: Path, settings: Settings, session: Session) -> None:
         self._application = application
         self._root = root
         self._settings = settings

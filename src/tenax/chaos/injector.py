@@ -170,7 +170,7 @@ class Injector:
             return
         now_s = time.monotonic()
         self._stuck_s = self._stuck_s or now_s
-        if now_s - self._stuck_s < STUCK_S + 2 * driver.settings.batch_s:  # not only between two batches
+        if now_s - self._stuck_s < STUCK_S + 2 * driver.settings.batches.batch_s:  # not only between two batches
             return
         self._stuck_s = None
         due = next(((number, fault) for number, fault in self._pending if fault.kind is Kind.RETURN), None)

@@ -17,18 +17,17 @@ from tenax.connectors.ledger import Committed, Ledger
 from tenax.connectors.parquet import ParquetSink, StagedFile, visible_name
 from tenax.connectors.sink import Key, Results, Sink
 from tenax.control.instructions import Outcome
-from tenax.control.state import Settings
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import ClusterFailed, DamagedStore, InvalidRequest
+from tenax.model.settings import Settings
 from tenax.store import durable, journal, records
 from tenax.store.store import LoggedBatch
 
 NO_ROWS = pl.DataFrame()
 MAX_SHOWN = 5  # findings that a text names
 REPLAY = "replay"  # the folder of the run without failures, beside the store
-REPLAYED = Settings(max_batches_per_pass=8, max_batches_ahead=16, max_unpublished=16)  # nobody waits for single batches
+REPLAYED = Settings.of(replay=True, keep_batches=True, max_batches_per_pass=8)  # nobody waits for single batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def judge(application: Application, store: Path, results: Path, session: Session
     shutil.rmtree(folder, ignore_errors=True)
     copy_batches(store, folder / "store")
     again = with_results_in(application, folder / "results")
-    settings = RunSettings(nodes=nodes, control=REPLAYED, replay=True, keep_batches=True)
+    settings = REPLAYED.but(nodes=nodes)
     stop = Driver(again, folder / "store", settings, Recorder(), session).run()
     if stop.outcome is not Outcome.FINISHED:
         raise ClusterFailed(f"a run without failures finishes, found {stop.reason}: correct that first")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tenax.application.application import Protection
 from tenax.chaos.oracle import judge
 from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What
 from tenax.chaos.reference import judge_by_input
@@ -24,8 +23,9 @@ from tenax.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.control.records import Data
 from tenax.engine.loading import load_application
 from tenax.engine.processes import children, kill_marked, marked
-from tenax.engine.session import Heartbeat, Session
+from tenax.engine.session import Session
 from tenax.errors import ClusterFailed, TenaxError
+from tenax.model.settings import Settings
 
 POLL_S = 0.02
 DEADLINE_S = 1_800.0
@@ -55,7 +55,9 @@ class Command:
 
     def to_json(self) -> str:
         """For the command line of the child."""
-        return json.dumps(asdict(self))
+        data = asdict(self)
+        data["trial"]["settings"] = self.trial.settings.to_data()
+        return json.dumps(data)
 
     @classmethod
     def from_json(cls, text: str) -> Command:
@@ -66,12 +68,7 @@ class Command:
             Fault(Kind(fault["kind"]), fault["what"], When(fault["when"]["amount"], Unit(fault["when"]["unit"])))
             for fault in trial.pop("schedule")
         )
-        asked = trial.pop("protection")
-        if isinstance(asked["replicas"], list):
-            asked["replicas"] = tuple(asked["replicas"])
-        heartbeat = Heartbeat(**trial.pop("heartbeat"))
-        made = Trial(**trial, protection=Protection(**asked), schedule=schedule, heartbeat=heartbeat)
-        return cls(trial=made, **data)
+        return cls(trial=Trial(Settings.from_data(trial["settings"]), schedule, trial["seed"]), **data)
 
 
 def run_in_processes(
@@ -205,8 +202,7 @@ def main() -> int:
     timeline = Timeline(out / TIMELINE)
     try:
         application = load_application(Path(command.file), command.options)
-        settings = trial.settings(application.topology)
-        session = Session(out / "cluster", trial.nodes, heartbeat=settings.heartbeat)
+        session = Session(out / "cluster", trial.settings.cluster)
         try:
             recorder = Recorder(timeline.append, command.origin_s)
             run_trial(application, out, trial, session, recorder, timeline.read())

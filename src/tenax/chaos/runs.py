@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tenax.application.application import ALL, BACKUPS, Application, Protection
+from tenax.application.application import Application
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import Verdict, judge, with_results_in
 from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What, impacts, median_batch_s, worst
 from tenax.chaos.reference import Judgement, judge_by_input
 from tenax.chaos.schedule import Kind, Schedule, check_tasks
-from tenax.connectors.source import Limits
+from tenax.chaos.settings import CHAOS
 from tenax.control.instructions import Outcome as Ending
-from tenax.control.state import Outputs, Recovery, Strategy
 from tenax.engine.driver import Driver
-from tenax.engine.protection import planned
-from tenax.engine.session import Heartbeat, Session
-from tenax.engine.settings import RunSettings
+from tenax.engine.session import Session
 from tenax.errors import ClusterFailed, InvalidRequest
 from tenax.model.graph import TaskGraph
-from tenax.model.topology import Topology
+from tenax.model.options import ALL
+from tenax.model.protection import Backups, Outputs, Protection, Recovery, Strategy
+from tenax.model.settings import Settings
 
 STORE, RESULTS, TIMELINE = "store", "results", "timeline.jsonl"
 
@@ -30,29 +29,14 @@ STORE, RESULTS, TIMELINE = "store", "results", "timeline.jsonl"
 class Trial:
     """Everything that says what is run under which faults; equal trials do the same, up to timing."""
 
-    nodes: int = 4
-    racks: int | None = 2
-    protection: Protection = field(default_factory=Protection)
-    batch_s: float = 1.0
-    max_rows: int = 100_000
+    settings: Settings = CHAOS
     schedule: Schedule = ()
     seed: int | None = None
-    standby_nodes: int = 0
-    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
-    def settings(self, topology: Topology) -> RunSettings:
-        """How the driver runs it; the whole batch log stays, for the oracle."""
-        check_tasks(self.schedule, TaskGraph(topology))
-        base = RunSettings(
-            nodes=self.nodes,
-            batch_s=self.batch_s,
-            limits=Limits(self.max_rows),
-            racks=self.racks,
-            standby_nodes=self.standby_nodes,
-            heartbeat=self.heartbeat,
-            keep_batches=True,
-        )
-        return planned(topology, self.protection).settings(base)
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are before anything fails."""
+        return self.settings.cluster.nodes
 
 
 def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
@@ -60,11 +44,11 @@ def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
     return Protection(
         replicas=(0, 4, ALL)[number % 3],
         recovery_latency="2s" if number % 4 == 1 else None,
-        backups=BACKUPS[number % 4],
-        recovery=(Recovery.BLOCKING if number % 5 == 3 else Recovery.INCREMENTAL).value,
-        outputs=(Outputs.HOLD if number % 5 == 1 else Outputs.TENTATIVE).value,
+        backups=list(Backups)[number % 4],
+        recovery=Recovery.BLOCKING if number % 5 == 3 else Recovery.INCREMENTAL,
+        outputs=Outputs.HOLD if number % 5 == 1 else Outputs.TENTATIVE,
         checkpoint_every=checkpoint_every,
-        checkpoint=list(Strategy)[number % 7 % len(Strategy)].value,
+        checkpoint=list(Strategy)[number % 7 % len(Strategy)],
     )
 
 
@@ -73,7 +57,8 @@ def run_trial(
 ) -> None:
     """Run an application under faults to its good end; `earlier` is what drivers before this one have met."""
     chaotic = with_results_in(application, out / RESULTS)
-    driver = Driver(chaotic, out / STORE, trial.settings(application.topology), recorder, session)
+    check_tasks(trial.schedule, TaskGraph(application.topology))
+    driver = Driver(chaotic, out / STORE, trial.settings, recorder, session)
     injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier)
     stop = injector.run(driver)
     if stop.outcome is not Ending.FINISHED:

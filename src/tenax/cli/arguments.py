@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tenax.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from tenax.application.application import Protection
+from tenax.model.options import checked
+from tenax.model.protection import Protection
+from tenax.model.settings import declared
 
 
 def name_values(words: list[str]) -> dict[str, object]:
@@ -23,11 +22,6 @@ def name_values(words: list[str]) -> dict[str, object]:
     return options
 
 
-def names(text: str | None) -> tuple[str, ...]:
-    """`speed,jams` as names."""
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
-
-
 def _value(text: str) -> object:
     for kind in (int, float):
         try:
@@ -37,39 +31,30 @@ def _value(text: str) -> object:
     return text
 
 
-def check_standby(standby: int, nodes: int) -> None:
-    """Refuse a cluster with nothing but standby nodes."""
-    if standby >= nodes:
-        raise InvalidRequest(
-            f"some nodes are not standby, found --standby-nodes {standby} of --nodes {nodes}: lower it"
-        )
-
-
 def overridden(protection: Protection, given: Mapping[str, str | float | None]) -> Protection:
     """The protection of an application with what was given on the command line in place of its own."""
-    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    every = changes.get("checkpoint_every")
-    if isinstance(every, str) and every.removeprefix("-").isdigit():
-        changes["checkpoint_every"] = int(every)
-    replicas = changes.get("replicas")
-    if isinstance(replicas, str):
-        changes["replicas"] = _replicas(replicas)
-    checkpoint, standby = changes.pop("checkpoint", None), changes.pop("standby", None)
-    if isinstance(checkpoint, str):
-        whole, single = _by_operator(checkpoint)
-        changes |= {"checkpoint": whole or protection.checkpoint, "checkpoints": {**protection.checkpoints, **single}}
-    if isinstance(standby, str):
-        whole, single = _by_operator(standby)
-        if whole is not None:
-            raise InvalidRequest(f"standbys are written OPERATOR=MODE, found {whole!r}: name the operator before it")
-        changes["standby"] = {**protection.standby, **single}
-    if changes.get("backups") in {"source", "all"} and "recovery_latency" not in changes:
-        protection = replace(protection, recovery_latency=None, backups=None)  # what planned backups were to keep
-    if "recovery_latency" in changes and "backups" not in changes and protection.backups in {"source", "all"}:
-        protection = replace(protection, backups=None)
-    if changes.get("outputs") == "hold" or changes.get("recovery") == "blocking":
-        changes.setdefault("tentative_delay", "0s")  # nothing will be tentative
-    return replace(protection, **changes)  # type: ignore[arg-type]  # checked by what it makes
+    return protection.but(**parsed({word: text for word, text in given.items() if text is not None}))
+
+
+def parsed(given: Mapping[str, object]) -> dict[str, Any]:
+    """Words of the command line as values of settings."""
+    words: dict[str, Any] = {}
+    for word, text in given.items():
+        known, flag = declared(word), f"--{word.replace('_', '-')}"
+        if not isinstance(text, str):
+            words[word] = text
+        elif known.kind.by_operator:
+            whole, single = _by_operator(text)
+            if whole is not None:
+                raise InvalidRequest(f"{word}s are written OPERATOR=MODE, found {whole!r}: name the operator before it")
+            words[word] = checked(flag, known, single)
+        elif known.single is not None:
+            whole, single = _by_operator(text)
+            words |= {} if whole is None else {word: checked(flag, known, whole)}
+            words |= {known.single: checked(flag, declared(known.single), single)} if single else {}
+        else:
+            words[word] = checked(flag, known, known.kind.parsed(text))
+    return words
 
 
 def _by_operator(text: str) -> tuple[str | None, dict[str, str]]:
@@ -82,9 +67,3 @@ def _by_operator(text: str) -> tuple[str | None, dict[str, str]]:
         else:
             whole = name
     return whole, single
-
-
-def _replicas(text: str) -> int | str | tuple[str, ...]:
-    if text.removeprefix("-").isdigit():
-        return int(text)
-    return tuple(part.strip() for part in text.split(",")) if "[" in text else text

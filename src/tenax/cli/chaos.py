@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tenax.chaos.settings import CHAOS
 from tenax.cli import render
-from tenax.cli.arguments import check_standby, name_values, overridden
-from tenax.cli.options import Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, made, protecting
+from tenax.cli.arguments import name_values
+from tenax.cli.options import Given, configured, made
 from tenax.cli.stopping import interrupted_by_all
 from tenax.errors import InvalidFile
 
@@ -24,7 +26,7 @@ Faults = list[str] | None
 OWN = ("store", "results", "replay", "cluster", "timeline.jsonl", "outcome.json", "driver.log")
 
 
-@protecting
+@configured(CHAOS, without=("master", "keep_batches", "accept_changes", "drain"))
 def chaos_command(
     given: Given,
     file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
@@ -45,13 +47,6 @@ def chaos_command(
     within: Annotated[
         int, typer.Option("--within", metavar="N", help="The batches over which --random spreads faults.", min=3)
     ] = 30,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 4,
-    racks: Annotated[int, typer.Option("--racks", metavar="N", help="Racks they are dealt out to.", min=1)] = 2,
-    standby_nodes: StandbyNodes = 0,
-    heartbeat: HeartbeatEvery = "5s",
-    missed: MissedHeartbeats = 3,
-    batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
-    max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("out/chaos"),
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the outcome as JSON.", show_default=False)
@@ -81,42 +76,31 @@ def chaos_command(
     from tenax.application.application import check_rebuilt
     from tenax.chaos.process import run_in_processes
     from tenax.chaos.runs import RESULTS, Trial
-    from tenax.chaos.schedule import Kind, check, parse_fault, random_schedule
+    from tenax.chaos.schedule import Kind, check, check_tasks, parse_fault, random_schedule
     from tenax.chaos.trial_sinks import replaced_outputs
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
-    from tenax.engine.session import Heartbeat
-    from tenax.model.durations import microseconds
+    from tenax.model.graph import TaskGraph
 
-    told = {
+    texts = {
         Kind.KILL: kill,
         Kind.HANG: hang,
         Kind.HANG_WORKERS: hang_workers,
         Kind.RETURN: back,
         Kind.DRIVER: kill_driver,
     }
-    schedule: Schedule = tuple(parse_fault(kind, text) for kind, texts in told.items() for text in texts or [])
-    schedule += random_schedule(seed, nodes, racks, within) if random else ()
-    check(schedule, nodes, racks)
-    check_standby(standby_nodes, nodes)
+    schedule: Schedule = tuple(parse_fault(kind, text) for kind, each in texts.items() for text in each or [])
     arguments = name_values(options or [])
     application = load_application(file, arguments)  # mistakes are told now, not by a child
-    protection = overridden(application.protection, given)
-    trial = Trial(
-        nodes,
-        racks,
-        protection,
-        microseconds(batch) / 1e6,
-        max_rows,
-        schedule,
-        seed if random else None,
-        standby_nodes,
-        Heartbeat(microseconds(heartbeat) / 1e6, missed),
-    )
-    settings = trial.settings(application.topology)
-    check_rebuilt(application, settings.control.strategy, settings.strategies)
+    settings = given.over(replace(CHAOS, protection=application.protection)).but(master=None, keep_batches=True)
+    nodes, racks = settings.cluster.nodes, settings.cluster.racks
+    schedule += random_schedule(seed, nodes, racks or 1, within) if random else ()
+    check(schedule, nodes, racks)
+    check_tasks(schedule, TaskGraph(application.topology))
+    check_rebuilt(application, settings.protection)
+    trial = Trial(settings, schedule, seed if random else None)
     console = Console(stderr=True, highlight=False)
-    console.print(Text(f"plan: {planned(application.topology, protection).line}"), soft_wrap=True)
+    console.print(Text(f"plan: {planned(application.topology, settings.protection).line}"), soft_wrap=True)
     console.print(Text(f"faults: {' '.join(map(str, schedule)) or 'none'}"), soft_wrap=True)
     replaced = replaced_outputs(application, out / RESULTS)
     if replaced:

@@ -13,13 +13,11 @@ from rich.text import Text
 
 from tenax.chaos.corruption import STORE, Campaign
 from tenax.cli.chaos import emptied
-from tenax.connectors.source import Limits
-from tenax.control.state import Settings
 from tenax.engine.loading import load_application
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.errors import ClusterFailed
 from tenax.examples import app_path
+from tenax.model.settings import Settings
 from tenax.store import journal
 
 ROWS, BATCH_ROWS, KILLED_AT = 9_000, 500, 11
@@ -50,8 +48,8 @@ def damaged(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
     console.print(f"a run is killed after batch {KILLED_AT}, and single files of it are damaged")
     _killed(options, root)
     application = load_application(app_path("top_pages"), options)
-    settings = RunSettings(nodes=NODES, limits=Limits(BATCH_ROWS), control=Settings(checkpoint_every=CHECKPOINT_EVERY))
-    session = Session(folder / "cluster", NODES)
+    settings = Settings.of(nodes=NODES, max_rows=BATCH_ROWS, checkpoint_every=CHECKPOINT_EVERY)
+    session = Session(folder / "cluster", settings.cluster)
     try:
         campaign = Campaign(application, root, settings, session)
         endings: dict[str, int] = {}

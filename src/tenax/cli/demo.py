@@ -13,10 +13,11 @@ import typer
 from rich.text import Text
 
 from tenax.cli import render
-from tenax.cli.options import made
+from tenax.cli.options import Given, configured, made
 from tenax.cli.stopping import Stopping, interrupt, stopping
-from tenax.errors import InvalidFile, TenaxError
+from tenax.errors import InvalidFile, InvalidRequest, TenaxError
 from tenax.examples import app_path
+from tenax.model.settings import Settings
 
 if TYPE_CHECKING:
     from tenax.application.application import Application
@@ -27,13 +28,18 @@ if TYPE_CHECKING:
     from tenax.control.instructions import Stop
     from tenax.engine.protection import Protected
     from tenax.engine.session import Session
-    from tenax.engine.settings import RunSettings
 
 RATE = 20_000.0  # locations a second, as in the papers' incident query
 REPORTS = 98.0  # and what their drivers report
-REPLICAS = 4  # none of `incidents`, which all of `jams` depends on: so tentative results are seen
 RACKS = 2
-CHECKPOINT_EVERY = 5
+DEMO = Settings.of(
+    nodes=4,
+    racks=RACKS,
+    replicas=4,  # none of `incidents`, which all of `jams` depends on: so tentative results are seen
+    checkpoint_every=5,
+    follow_load=1.0,  # replicas stay: what measured rates say differs from run to run, and a demo should not
+    keep_batches=True,
+)
 SPARE_SLOTS = 1  # so that a cluster that lost half of its nodes has no room for everything
 FAULT_AT = 0.3  # of the run's time, and how much of it until nodes come back
 BACK_AFTER = 0.2
@@ -46,12 +52,13 @@ ABOUT = (
 )
 
 
+@configured(DEMO, without=("master", "racks", "keep_batches", "accept_changes", "drain"))
 def demo_command(
+    given: Given,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where store, results and report go.")] = Path(
         "out/demo"
     ),
     seconds: Annotated[int, typer.Option("--seconds", help="How long rows keep coming.", min=10)] = 45,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=2)] = 4,
     seed: Annotated[int, typer.Option("--seed", help="Chooses which rack fails, and when.")] = 1,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures as JSON.", show_default=False)
@@ -65,12 +72,16 @@ def demo_command(
 
     The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes; Ctrl-C ends it in good order.
     """
-    from tenax.application.application import Protection
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
     from tenax.engine.session import Session
     from tenax.errors import StartStopped
 
+    settings = given.over(DEMO).but(master=None, racks=RACKS, keep_batches=True)
+    if settings.cluster.nodes < RACKS:
+        raise InvalidRequest(
+            f"a demo has a node in each of {RACKS} racks, found nodes {settings.cluster.nodes}: raise it"
+        )
     _emptied(out)
     options: dict[str, object] = {
         "rows": int(RATE * seconds),
@@ -80,17 +91,18 @@ def demo_command(
         "folder": str(out),
     }
     application = load_application(app_path("traffic"), options)
-    # replicas stay: what measured rates say differs from run to run, and a demo should not
-    asked = Protection(replicas=REPLICAS, checkpoint_every=CHECKPOINT_EVERY, follow_load=1.0)
-    protected = planned(application.topology, asked)
+    protected = planned(application.topology, settings.protection)
+    if settings.cluster.slots is None:
+        copies = application.topology.task_count + len(protected.replicas)
+        settings = settings.but(slots=-(-copies // settings.cluster.nodes) + SPARE_SLOTS)
     console = render.console()
     console.print(f"[dim]plan[/dim] {protected.line}", markup=True, soft_wrap=True)
     with stopping() as stops:
         try:
-            with console.status(f"starting {nodes} nodes in {RACKS} racks"):
-                session = Session(made(out / "cluster"), nodes, stop_asked=lambda: stops.asked)
+            with console.status(f"starting {settings.cluster.nodes} nodes in {RACKS} racks"):
+                session = Session(made(out / "cluster"), settings.cluster, stop_asked=lambda: stops.asked)
             try:
-                account, outcome = _run_and_judge(application, out, protected, nodes, seconds, seed, session, stops)
+                account, outcome = _run_and_judge(application, out, settings, protected, seconds, seed, session, stops)
             finally:
                 session.stop()
         except (DemoStopped, StartStopped) as stopped:
@@ -130,20 +142,11 @@ def _emptied(out: Path) -> None:
     made(out)
 
 
-def _settings(application: Application, protected: Protected, nodes: int) -> RunSettings:
-    from tenax.engine.settings import RunSettings
-
-    copies = application.topology.task_count + len(protected.replicas)
-    return protected.settings(
-        RunSettings(nodes=nodes, racks=RACKS, slots=-(-copies // nodes) + SPARE_SLOTS, keep_batches=True)
-    )
-
-
 def _run_and_judge(
     application: Application,
     out: Path,
+    settings: Settings,
     protected: Protected,
-    nodes: int,
     seconds: int,
     seed: int,
     session: Session,
@@ -161,10 +164,11 @@ def _run_and_judge(
 
     began_s = time.monotonic()
     outages = Outages(TaskGraph(application.topology), application.sinks, lambda: time.monotonic() - began_s)
+    nodes = settings.cluster.nodes
     schedule = demo_schedule(seconds, nodes, seed)
     with OutageView(outages, "traffic, 20,000 locations a second") as view:
         recorder = Recorder(Timeline(out / "timeline.jsonl").append, began_s, also=(view,))
-        driver = Driver(application, out / "store", _settings(application, protected, nodes), recorder, session)
+        driver = Driver(application, out / "store", settings, recorder, session, protected)
         stops.call(driver.request_stop)
         stop = Injector(session, nodes, schedule, recorder).run(driver)
         ended_s = outages.clock()
@@ -174,8 +178,7 @@ def _run_and_judge(
         verdict = judge(application, out / "store", out, session, nodes)
     with render.console().status("computing all outputs from the whole input at once, to compare"):
         judgement = judge_by_input(application, out / "store", out)
-    trial = Trial(nodes=nodes, racks=RACKS, schedule=schedule, seed=seed)
-    found = outcome(trial, recorder.moments, verdict, judgement)
+    found = outcome(Trial(settings, schedule, seed), recorder.moments, verdict, judgement)
     return _account(outages, recorder, found, protected, ended_s), found
 
 

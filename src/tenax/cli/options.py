@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from tenax.cli.arguments import parsed
 from tenax.errors import InvalidFile
+from tenax.model.settings import CONCERNS, Settings, declared
+from tenax.model.settings_files import with_file
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Topology in YAML or JSON. [dim]'tenax examples' lists some.[/dim]")
@@ -24,136 +28,114 @@ Failed = Annotated[
     str,
     typer.Option("--failed", metavar="TASKS", help="Failed tasks, like 'a[0],b[1]'; 'a[*]' means all tasks of a."),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A settings file (TOML); options win over it.", show_default=False),
+]
 TimeLimit = Annotated[
     float,
     typer.Option("--time-limit", metavar="SECONDS", help="How long exact may search before it settles.", min=0.01),
 ]
 
-StandbyNodes = Annotated[
-    int, typer.Option("--standby-nodes", metavar="N", help="So many of the nodes hold replicas only.", min=0)
-]
-HeartbeatEvery = Annotated[
-    str, typer.Option("--heartbeat", metavar="TIME", help="How often a node reports; one that hangs misses that.")
-]
-MissedHeartbeats = Annotated[
-    int, typer.Option("--missed", metavar="N", help="So many missed heartbeats, and a node is given up.", min=1)
-]
-AcceptChanges = Annotated[
-    str | None,
-    typer.Option(
-        "--accept-changes",
-        metavar="NAMES",
-        help="Operators whose code has changed on the same store and that may start empty, like 'speed,jams'; "
-        "'totals=keep' lets one of your own go on with its state; outputs that go elsewhere from now on.",
-    ),
-]
-Replicas = Annotated[
-    str | None,
-    typer.Option("--replicas", metavar="N|all|TASKS", help="Tasks that run twice: the best N, all, or those named."),
-]
-RecoveryLatency = Annotated[
-    str | None,
-    typer.Option("--recovery-latency", metavar="TIME", help="Plan backups so that a lost task is back within it."),
-]
-BackupsBy = Annotated[
-    str | None,
-    typer.Option("--backups", metavar="WHO", help="Who retains outputs: source, planned, adaptive or all."),
-]
-RecoveryMode = Annotated[
-    str | None,
-    typer.Option("--recovery", metavar="HOW", help="incremental: go on with what is left; blocking: wait for all."),
-]
-OutputMode = Annotated[
-    str | None,
-    typer.Option("--outputs", metavar="WHAT", help="Of outputs that miss tasks: tentative results, or hold them."),
-]
-RecoveryOrder = Annotated[
-    str | None, typer.Option("--order", metavar="NAME", help="Who comes back first: best-density, exact, ...")
-]
-TentativeDelay = Annotated[
-    str | None, typer.Option("--tentative-delay", metavar="TIME", help="Time before the first tentative result.")
-]
-CheckpointBy = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="HOW",
-        help="How states are stored: aligned, synchronous, individual or sweeping; none: lost ones are rebuilt. "
-        "Differently for some: sweeping,join=none.",
-    ),
-]
-CheckpointEvery = Annotated[
-    str | None, typer.Option("--checkpoint-every", metavar="N|TIME", help="Batches or time between checkpoints.")
-]
-StandbyBy = Annotated[
-    str | None,
-    typer.Option(
-        "--standby",
-        metavar="OPERATOR=MODE",
-        help="none, passive, active, or both: active, and both copies send. Several: join=active,speed=passive.",
-    ),
-]
-FailureEvery = Annotated[
-    str | None,
-    typer.Option("--failure-every", metavar="TIME", help="Mean time between failures: the best interval follows."),
-]
-FollowLoad = Annotated[
-    float | None,
-    typer.Option(
-        "--follow-load",
-        metavar="GAIN",
-        help="Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
-    ),
-]
 
-StoragePatience = Annotated[
-    str | None,
-    typer.Option(
-        "--storage-patience",
-        metavar="TIME",
-        help="How long the run waits for a sink or store that is full, read-only or away, before it ends.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command line says of settings: its options, and a settings file that they win over."""
 
-PROTECTION: Mapping[str, object] = {
-    "replicas": Replicas,
-    "recovery_latency": RecoveryLatency,
-    "backups": BackupsBy,
-    "recovery": RecoveryMode,
-    "outputs": OutputMode,
-    "order": RecoveryOrder,
-    "tentative_delay": TentativeDelay,
-    "checkpoint": CheckpointBy,
-    "checkpoint_every": CheckpointEvery,
-    "standby": StandbyBy,
-    "failure_every": FailureEvery,
-    "follow_load": FollowLoad,
-    "storage_patience": StoragePatience,
-}
-"""What a command line can say of a protection, by the names of its fields."""
+    words: Mapping[str, str | bool]
+    config: Path | None = None
 
-Given = Mapping[str, str | float | None]
-"""What it has said."""
+    def over(self, settings: Settings) -> Settings:
+        """Settings with those of the file in place of their own, and with those of the options in place of both."""
+        if self.config is not None:
+            settings = with_file(settings, self.config)
+        return settings.but(**parsed(self.words))
 
 
-def protecting(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of a protection after its own; it gets them together, as `given`."""
+def configured(base: Settings, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with an option for every setting after its own; it gets them together, as `given`.
 
-    @functools.wraps(command)
-    def wrapped(**words: object) -> None:
-        given = {name: words.pop(name) for name in PROTECTION}
-        command(**words, given=given)
+    `base` is what the command sets unless something else is said; `without` names what it has no option for.
+    """
+    kinds = {word: _option(word, base) for word in CONCERNS if not (word in without or _folded(word))}
 
-    own = inspect.signature(command).parameters.values()
-    hints = {name: kind for name, kind in get_type_hints(command, include_extras=True).items() if name != "given"}
-    parameters = [one.replace(annotation=hints[one.name]) for one in own if one.name != "given"]
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
-        for name, kind in PROTECTION.items()
-    ]
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    wrapped.__annotations__ = {**hints, **PROTECTION}
-    return wrapped
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(**words: Any) -> None:
+            said = {word: words.pop(word) for word in kinds}
+            given = Given({word: text for word, text in said.items() if text is not None}, words.pop("config"))
+            command(**words, given=given)
+
+        own = inspect.signature(command).parameters.values()
+        hints = {name: kind for name, kind in get_type_hints(command, include_extras=True).items() if name != "given"}
+        added = {"config": Config, **kinds}
+        parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != "given"]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+            for name, kind in added.items()
+        ]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        wrapped.__annotations__ = {**hints, **added}
+        return wrapped
+
+    return wrap
+
+
+def flag(word: str) -> str:
+    """The option that says a setting."""
+    return f"--{word.replace('_', '-')}"
+
+
+def command_line(settings: Settings, base: Settings) -> list[str]:
+    """The options that make these settings of what a command sets by itself."""
+    words: list[str] = []
+    for word, section in CONCERNS.items():
+        value, usual = (getattr(getattr(each, section), word) for each in (settings, base))
+        if value == usual or _folded(word):
+            continue
+        if isinstance(value, bool):
+            words.append(flag(word) if value else f"--no{flag(word)[1:]}")
+        elif isinstance(value, Mapping):
+            words += [flag(word), ",".join(f"{name}={each}" for name, each in value.items())]
+        else:
+            words += [flag(word), ",".join(value) if isinstance(value, tuple) else str(value)]
+    single = settings.protection.checkpoints
+    if single != base.protection.checkpoints:
+        words += [
+            flag("checkpoint"),
+            ",".join([str(settings.protection.checkpoint), *(f"{name}={how}" for name, how in single.items())]),
+        ]
+    return words
+
+
+def _folded(word: str) -> bool:
+    """Whether a setting has no option of its own: it is for programs, or said with that for all operators."""
+    return declared(word).hidden or word in {declared(each).single for each in CONCERNS}
+
+
+def _option(word: str, base: Settings) -> object:
+    """The option of a setting, as typer wants it."""
+    known = declared(word)
+    value = getattr(getattr(base, CONCERNS[word]), word)
+    usual = known.if_none.replace("`", "") if value is None else shown(value)
+    panel = f"Settings: {CONCERNS[word]}"
+    text = f"{known.help} [dim]Default: {usual}.[/dim]" if usual else known.help
+    both = f"{flag(word)}/--no{flag(word)[1:]}"
+    if isinstance(known.default, bool):
+        return Annotated[
+            bool | None,
+            typer.Option(both, help=text, rich_help_panel=panel, show_default=False),
+        ]
+    return Annotated[str | None, typer.Option(flag(word), metavar=known.kind.metavar, help=text, rich_help_panel=panel)]
+
+
+def shown(value: object) -> str:
+    """The value of a setting for people; empty if there is nothing to show."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | Mapping):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
 def made(folder: Path) -> Path:

@@ -7,42 +7,24 @@ from typing import Annotated
 
 import typer
 
-from tenax.cli.arguments import check_standby, name_values, names, overridden
-from tenax.cli.options import AcceptChanges, Given, HeartbeatEvery, MissedHeartbeats, StandbyNodes, protecting
+from tenax.cli.arguments import name_values
+from tenax.cli.options import Given, configured
 from tenax.cli.stopping import stopping
 from tenax.control.instructions import Outcome, Stop
 from tenax.errors import RunFailed, Superseded
+from tenax.model.settings import Settings
 
 
-@protecting
+@configured(Settings())
 def run_command(
     given: Given,
     file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for the file's build(...).")
     ] = None,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the embedded cluster.", min=1)] = 2,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="A Spark master instead, like spark://host:7077.")
-    ] = None,
     store: Annotated[
         Path | None, typer.Option("--store", metavar="DIR", help="Where the run is kept; start again to go on.")
     ] = None,
-    batch: Annotated[str, typer.Option("--batch", metavar="TIME", help="Time between batches.")] = "1s",
-    max_rows: Annotated[int, typer.Option("--max-rows", help="The most rows of a batch, per source.", min=1)] = 100_000,
-    racks: Annotated[
-        int | None, typer.Option("--racks", metavar="N", help="Deal the nodes out among N racks.", min=1)
-    ] = None,
-    standby_nodes: StandbyNodes = 0,
-    heartbeat: HeartbeatEvery = "5s",
-    missed: MissedHeartbeats = 3,
-    accept_changes: AcceptChanges = None,
-    strict_lateness: Annotated[
-        bool, typer.Option("--strict-lateness", help="Stop at the first batch with late rows, before it is published.")
-    ] = False,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Read what the sources have now, close every window and end.")
-    ] = False,
 ) -> None:
     """Run an application on Spark: an embedded cluster by default, any Spark master otherwise.
 
@@ -67,7 +49,7 @@ def run_command(
     over, 130 if it was interrupted at once. Run it again after 2, once the cause is mended, and after 130.
 
     Nodes may be lost and come back meanwhile. How that is met is said by [bold]topology.protect(...)[/bold] in the
-    file, or by the options from --replicas on, which win over it.
+    file, by a settings file (--config), which wins over it, or by options, which win over both.
 
     Example: tenax run examples/apps/traffic.py --nodes 4 --racks 2 --replicas 8 --store out/traffic
 
@@ -78,44 +60,25 @@ def run_command(
     from tenax.application.application import check_rebuilt
     from tenax.batching.batches import check_drained
     from tenax.cli.live import LiveView
-    from tenax.connectors.source import Limits
     from tenax.engine.driver import Driver
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
-    from tenax.engine.session import Heartbeat
-    from tenax.engine.settings import RunSettings
-    from tenax.model.durations import microseconds
     from tenax.takeover.admission import admitted
 
-    if master is None:
-        check_standby(standby_nodes, nodes)
     application = load_application(file, name_values(options or []))
-    protected = planned(application.topology, overridden(application.protection, given))
-    settings = protected.settings(
-        RunSettings(
-            nodes=nodes,
-            master=master,
-            batch_s=microseconds(batch) / 1e6,
-            limits=Limits(max_rows),
-            racks=racks,
-            standby_nodes=standby_nodes,
-            heartbeat=Heartbeat(microseconds(heartbeat) / 1e6, missed),
-            accept_changes=names(accept_changes),
-            strict_lateness=strict_lateness,
-            drain=drain,
-        )
-    )
-    check_rebuilt(application, settings.control.strategy, settings.strategies)
-    if drain:
+    settings = given.over(Settings(protection=application.protection))
+    plan = planned(application.topology, settings.protection)
+    check_rebuilt(application, settings.protection)
+    if settings.start.drain:
         check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
-    admitted(application, folder.resolve(), application.fingerprint(), settings.accept_changes)
+    admitted(application, folder.resolve(), application.fingerprint(), settings.start.accept_changes)
     view = LiveView(application, folder)
     with stopping() as stops:
-        driver = Driver(application, folder, settings, view)
+        driver = Driver(application, folder, settings, view, plan=plan)
         view.follow(driver.latecomers)
         with view:
-            view.said(protected.line)
+            view.said(plan.line)
             stops.call(driver.request_stop)
             stop = driver.run()
         view.summary(stop)

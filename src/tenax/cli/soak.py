@@ -6,6 +6,7 @@ import functools
 import multiprocessing
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,10 @@ from rich.text import Text
 from tenax.chaos.process import run_in_processes
 from tenax.chaos.runs import Trial, varied
 from tenax.chaos.schedule import random_schedule
+from tenax.chaos.settings import CHAOS
 from tenax.cli.chaos import emptied
 from tenax.cli.damage import damaged
+from tenax.cli.options import command_line
 from tenax.errors import TenaxError
 from tenax.examples import app_path
 from tenax.simulation.runs import Shape, SimulationFailed, simulate
@@ -88,15 +91,7 @@ def _simulated(seed: int, shape: Shape) -> str:
 def trials(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
     """Run a real trial for every seed, spread over the settings; how to run those again that failed."""
     for done, seed in enumerate(seeds, start=1):
-        trial = Trial(
-            NODES,
-            RACKS,
-            varied(seed, checkpoint_every=CHECKPOINT_EVERY),
-            BATCH_MS / 1000,
-            BATCH_ROWS,
-            random_schedule(seed, NODES, RACKS, BATCHES - 8),
-            seed,
-        )
+        trial = drawn(seed)
         folder = out / f"seed-{seed}"
         again = f"tenax chaos {shlex.join(arguments(trial))}"
         console.print(Text(f"trial {done} of {len(seeds)}, seed {seed}: {again}"), soft_wrap=True)
@@ -116,23 +111,16 @@ def trials(console: Console, seeds: Sequence[int], out: Path) -> Iterator[str]:
             yield again
 
 
+def drawn(seed: int) -> Trial:
+    """The trial of a seed."""
+    how = replace(CHAOS, protection=varied(seed, checkpoint_every=CHECKPOINT_EVERY))
+    how = how.but(nodes=NODES, racks=RACKS, batch=f"{BATCH_MS}ms", max_rows=BATCH_ROWS)
+    return Trial(how, random_schedule(seed, NODES, RACKS, BATCHES - 8), seed)
+
+
 def arguments(trial: Trial) -> list[str]:
     """The command line of `tenax chaos` that runs a trial again."""
-    how = trial.protection
-    options = {
-        "--nodes": trial.nodes,
-        "--racks": trial.racks,
-        "--replicas": how.replicas,
-        "--backups": how.backups,
-        "--recovery-latency": how.recovery_latency,
-        "--recovery": how.recovery,
-        "--outputs": how.outputs,
-        "--checkpoint": how.checkpoint,
-        "--checkpoint-every": how.checkpoint_every,
-        "--batch": f"{round(1000 * trial.batch_s)}ms",
-        "--max-rows": trial.max_rows,
-    }
-    given = [str(word) for name, value in options.items() if value is not None for word in (name, value)]
+    given = command_line(trial.settings, CHAOS)
     faults = [word for fault in trial.schedule for word in str(fault).split()]
     of_application = [f"{name}={value}" for name, value in OPTIONS.items()]
     return ["examples/apps/traffic.py", *of_application, *faults, *given]

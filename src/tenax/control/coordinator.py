@@ -56,7 +56,7 @@ at most one live pass and one round; nothing follows Stop.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -72,9 +72,10 @@ from tenax.control.narrator import Entry, Line, story
 from tenax.control.placement.spreading import place_tasks
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Place, Run
-from tenax.control.state import RunState, Settings, Strategy
+from tenax.control.state import RunState
 from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 
 
@@ -98,8 +99,6 @@ class Coordinator:
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
         place: Place | None = None,
-        strategies: Mapping[str, Strategy] | None = None,
-        active_active: Iterable[Task] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
@@ -111,11 +110,9 @@ class Coordinator:
             retained,
             replicated,
             published,
-            strategies or {},
-            frozenset(graph.tasks(graph.numbers(active_active))),
         )
         self._state = RunState()
-        self._log: deque[Entry] = deque(maxlen=self._run.settings.log_length)
+        self._log: deque[Entry] = deque(maxlen=self._run.settings.bounds.log_length)
         self._handled = 0
 
     def handle(self, event: Event) -> list[Decided]:
@@ -139,6 +136,11 @@ class Coordinator:
     def state(self) -> RunState:
         """All that is known now."""
         return self._state
+
+    @property
+    def settings(self) -> Settings:
+        """How the run is protected and bounded."""
+        return self._run.settings
 
     @property
     def checkpoint_interval(self) -> int:

@@ -29,18 +29,9 @@ from tenax.control.recovery.pauses import pause_s
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
-from tenax.control.state import (
-    KEPT_CHECKPOINTS,
-    Backups,
-    LogRequest,
-    Outputs,
-    Phase,
-    Recovery,
-    Running,
-    RunState,
-    Strategy,
-)
+from tenax.control.state import KEPT_CHECKPOINTS, LogRequest, Phase, Running, RunState
 from tenax.control.versions import PassId
+from tenax.model.protection import Backups, Outputs, Recovery, Strategy
 from tenax.model.tasks import Task
 
 Decision = tuple[RunState, Decided | None]
@@ -125,15 +116,15 @@ def _run_live(run: Run, state: RunState) -> Decision:
 def _pauses(run: Run, state: RunState, now: Standing) -> bool:
     """Whether live passes pause for tasks or replicas that are about to be back, or cannot come back otherwise."""
     left = lag(state, now)
-    near = left is not None and (left <= run.settings.cutover_lag or _late(run, state) or _came_near(run, state))
+    near = left is not None and (left <= run.protection.cutover_lag or _late(run, state) or _came_near(run, state))
     cutover = near and state.checkpoints.storing is None
     if state.outage is None:
         return cutover
     return (
         cutover
-        or run.settings.recovery is Recovery.BLOCKING
-        or state.outage.stalled >= run.settings.patience
-        or state.outage.bytes > run.settings.max_outage_bytes
+        or run.protection.recovery is Recovery.BLOCKING
+        or state.outage.stalled >= run.protection.patience
+        or state.outage.bytes > run.protection.max_outage_bytes
     )
 
 
@@ -154,7 +145,7 @@ def _suspended(run: Run, state: RunState) -> bool:
 def _came_near(run: Run, state: RunState) -> bool:
     """Whether the last round came near; what a live pass added meanwhile must not put the cutover off for ever."""
     reached = None if state.outage is None else state.outage.lag
-    return reached is not None and reached <= run.settings.cutover_lag
+    return reached is not None and reached <= run.protection.cutover_lag
 
 
 def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
@@ -165,7 +156,7 @@ def _live_steps(run: Run, state: RunState, now: Standing) -> tuple[Step, ...]:
     steps: list[Step] = []
     for number, task in enumerate(state.tasks):
         degraded = bool(now.degraded[number])
-        if degraded and run.settings.outputs is Outputs.HOLD:
+        if degraded and run.protection.outputs is Outputs.HOLD:
             continue
         for copy, role in ((task.primary, Role.PRIMARY), (task.in_step, Role.REPLICA)):
             start = None if copy is None else copy.front(state.finished)
@@ -188,7 +179,10 @@ def _pass(
     retain, begun = _retained(run, state), state.passes.begun + 1
     running = Running(PassId(state.epoch, begun), kind, first, last, steps, retain)
     state = replace(state, passes=replace(state.passes, begun=begun).with_running(kind, running))
-    keep, deadline_s = _needed_from(state), run.settings.pass_deadline_s * max(attempt, 1 + state.failures.overdue)
+    keep, deadline_s = (
+        _needed_from(state),
+        run.settings.bounds.pass_deadline_s * max(attempt, 1 + state.failures.overdue),
+    )
     instruction = RunPass(
         *(running.pass_id, kind, first, last, steps, readings, retain, keep, deadline_s, attempt),
         active_active=run.active_active,
@@ -204,7 +198,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     replica do, so that a new one can catch up. And all do whose consumers may be restored at an older batch than they.
     """
     graph = run.graph
-    all_tasks = state.outage is not None or state.failures.alert or run.settings.backups is Backups.ALL
+    all_tasks = state.outage is not None or state.failures.alert or run.protection.backups is Backups.ALL
     retaining: set[Task] = set(run.tasks) if all_tasks else {*run.retain, *run.ahead}
     if not all_tasks:
         for number in {*(run.number[task] for task in state.placement.replicated), *state.placement.moving}:

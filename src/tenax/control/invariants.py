@@ -13,9 +13,10 @@ from tenax.control.instructions import Trim
 from tenax.control.recovery.outages import partial
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, Running, RunState, Strategy
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, Running, RunState
 from tenax.control.transitions import through
 from tenax.control.versions import Cut, PassId, Version
+from tenax.model.protection import Strategy
 from tenax.model.tasks import Task
 
 

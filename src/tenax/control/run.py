@@ -8,10 +8,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tenax.control.state import Settings, Strategy
 from tenax.model.cluster import Node
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Placement
+from tenax.model.protection import Protection, Standby, Strategy
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows, with_rates
 
@@ -29,8 +30,6 @@ class Run:
 
     - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
     - `publishers` are the tasks that have results.
-    - The replicas of `active_active` tasks send as well.
-    - `strategies` says, by operator, how states are stored, where it is not as the settings say.
     """
 
     graph: TaskGraph
@@ -39,8 +38,11 @@ class Run:
     retain: frozenset[Task] = frozenset()
     replicas: frozenset[Task] = frozenset()
     publishers: frozenset[Task] = field(default_factory=frozenset)
-    strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    active_active: frozenset[Task] = frozenset()
+
+    @property
+    def protection(self) -> Protection:
+        """How the loss of nodes is met."""
+        return self.settings.protection
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -61,7 +63,13 @@ class Run:
     def strategy_of(self) -> tuple[Strategy, ...]:
         """How the state of every task is stored."""
         names = (self.graph.operators[operator].name for operator in self.graph.operator_of)
-        return tuple(self.strategies.get(name, self.settings.strategy) for name in names)
+        return tuple(self.protection.strategy_of(name) for name in names)
+
+    @cached_property
+    def active_active(self) -> frozenset[Task]:
+        """The tasks whose replicas send as well."""
+        standby = self.protection.standby
+        return frozenset(task for task in self.tasks if standby.get(task.operator) == Standby.BOTH)
 
     @cached_property
     def by_strategy(self) -> Mapping[Strategy, tuple[int, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -10,141 +9,11 @@ from enum import StrEnum
 from tenax.control.copies import TaskState
 from tenax.control.instructions import Decided, Part, PassKind, Step, Stop, Trim
 from tenax.control.versions import Cut, PassId, RestorePoint, Version
-from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still readable
-
-
-class Recovery(StrEnum):
-    """What goes on while tasks are missing."""
-
-    INCREMENTAL = "incremental"
-    """Live passes go on with what is left; missing tasks come back in the background."""
-    BLOCKING = "blocking"
-    """No live pass runs until everything is back."""
-
-
-class Outputs(StrEnum):
-    """What outputs show that depend on missing tasks."""
-
-    TENTATIVE = "tentative"
-    HOLD = "hold"
-
-
-class Strategy(StrEnum):
-    """When the states of tasks are stored."""
-
-    ALIGNED = "aligned"
-    """All at one batch."""
-    SYNCHRONOUS = "synchronous"
-    """All of a node together, every node by its own timer; nothing runs meanwhile."""
-    INDIVIDUAL = "individual"
-    """Every task by its own timer."""
-    SWEEPING = "sweeping"
-    """The last tasks by a timer, the others when their consumers have let go of what they had sent."""
-    NONE = "none"
-    """Never: their state follows from a few batches, and is rebuilt by stepping these again."""
-
-
-class Backups(StrEnum):
-    """Which tasks retain their outputs beside those that a plan names."""
-
-    PLANNED = "planned"
-    """None."""
-    ADAPTIVE = "adaptive"
-    """All of them, from a correlated failure to the next checkpoint."""
-    ALL = "all"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The bounds of a run, and how it meets failures.
-
-    - A checkpoint is due at the end of every pass that reaches or passes a multiple of `checkpoint_every` batches; or
-      of as many as take `checkpoint_every_s`; or of as many as are best if nodes fail every `failure_every_s`.
-    - `strategy` is how states are stored, where nothing else is said for an operator.
-    - A pass takes at most `max_batches_per_pass` batches: being behind makes passes longer.
-    - At most `max_batches_ahead` batches are logged beyond the finished ones, `max_unpublished` finished beyond the
-      published ones: being behind does not make logs longer.
-    - Whatever may fail for a passing cause is tried `max_attempts` times in a row. A pass that still fails is tried
-      from the newest checkpoint, then from the one before it; then the run stops.
-    - What a sink or the store refuses is tried again after pauses, for `storage_patience_s` in all.
-    - The n-th attempt of a pass may take n × `pass_deadline_s`; nodes that do not end their part of it are lost. When
-      that has happened `max_attempts` times without a complete live pass in between, the run stops.
-    - Missing tasks catch up in rounds of at most `max_batches_per_round`. When they are at most `cutover_lag` batches
-      behind, or have not come closer in `patience` rounds, live passes wait for them.
-    - Past `max_outage_bytes` of outputs since tasks were lost, live passes wait for them as well.
-    - `tentative_delay_s` is how long outputs wait before the first tentative result.
-    - `correlated_losses` nodes lost since the last checkpoint make a failure correlated.
-    - Every `measure_every` batches the rates of tasks are measured: the quality of tentative results is estimated by
-      them. Replicas are planned anew, and move if that gains more than `follow_gain` of what outputs keep; None lets
-      them stay.
-    - The coordinator remembers the last `log_length` events.
-    """
-
-    checkpoint_every: int = 10
-    max_batches_per_pass: int = 4
-    max_batches_ahead: int = 8
-    max_unpublished: int = 8
-    max_attempts: int = 3
-    pass_deadline_s: float = 60.0
-    log_length: int = 1000
-    recovery: Recovery = Recovery.INCREMENTAL
-    outputs: Outputs = Outputs.TENTATIVE
-    backups: Backups = Backups.PLANNED
-    order: str = "best-density"
-    max_batches_per_round: int = 4
-    cutover_lag: int = 2
-    patience: int = 3
-    max_outage_bytes: int = 4 << 30
-    tentative_delay_s: float = 0.0
-    correlated_losses: int = 2
-    strategy: Strategy = Strategy.ALIGNED
-    checkpoint_every_s: float | None = None
-    failure_every_s: float | None = None
-    measure_every: int = 20
-    follow_gain: float | None = None
-    storage_patience_s: float = 300.0
-
-    def __post_init__(self) -> None:
-        for name in (
-            "checkpoint_every",
-            "max_batches_per_pass",
-            "max_batches_ahead",
-            "max_unpublished",
-            "max_attempts",
-            "log_length",
-            "max_batches_per_round",
-            "cutover_lag",
-            "patience",
-            "max_outage_bytes",
-            "correlated_losses",
-            "measure_every",
-        ):
-            if getattr(self, name) < 1:
-                raise InvalidRequest(f"{name} is at least 1, found {getattr(self, name)}: raise it")
-        if self.max_batches_ahead <= self.max_batches_per_pass:
-            raise InvalidRequest(
-                f"max_batches_ahead is above max_batches_per_pass ({self.max_batches_per_pass}), so that batches are "
-                f"logged while a pass runs, found {self.max_batches_ahead}: raise it"
-            )
-        if not (math.isfinite(self.pass_deadline_s) and self.pass_deadline_s > 0):
-            raise InvalidRequest(
-                f"pass_deadline_s is a finite number above 0, found {self.pass_deadline_s}: correct it"
-            )
-        for name in ("checkpoint_every_s", "failure_every_s"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InvalidRequest(f"{name} is a finite number above 0, found {value}: correct it")
-        if self.follow_gain is not None and not 0.0 <= self.follow_gain <= 1.0:
-            raise InvalidRequest(f"follow_gain is a number from 0 to 1, found {self.follow_gain}: correct it")
-        for name in ("tentative_delay_s", "storage_patience_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InvalidRequest(f"{name} is a finite number of at least 0, found {value}: correct it")
 
 
 class Phase(StrEnum):

@@ -52,13 +52,7 @@ from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
 from tenax.control.run import Run
-from tenax.control.state import (
-    KEPT_CHECKPOINTS,
-    Phase,
-    Results,
-    Running,
-    RunState,
-)
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, Results, Running, RunState
 from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Span, Version
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
@@ -134,7 +128,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
     if state.outage is not None:  # some are stored at older batches: nothing goes on before they have caught up
-        state = state.with_outage(replace(state.outage, stalled=run.settings.patience))
+        state = state.with_outage(replace(state.outage, stalled=run.protection.patience))
     return state
 
 
@@ -193,7 +187,7 @@ def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
         if not has_patience(run, faults):
             return failed(state, given_up(run, f"batch {event.first} was not logged", event.cause))
         return replace(state, logs=replace(state.logs, logging=None, log_attempt=asked.attempt + 1, log_faults=faults))
-    if asked.attempt >= run.settings.max_attempts:
+    if asked.attempt >= run.protection.max_attempts:
         return failed(
             state, f"batch {event.first} could not be planned and logged, tried {event.attempt} times: {event.cause}"
         )
@@ -325,7 +319,7 @@ def _closer(run: Run, state: RunState) -> RunState:
     before, stalled = state.outage.lag, state.outage.stalled
     if not left:
         stalled = 0
-    elif stalled < run.settings.patience:  # once live passes pause, they do until the cutover
+    elif stalled < run.protection.patience:  # once live passes pause, they do until the cutover
         stalled = stalled + 1 if before is not None and left >= before else 0
     return state.with_outage(replace(state.outage, lag=left, stalled=stalled))
 
@@ -359,7 +353,7 @@ def _publish_failed(run: Run, state: RunState, event: PublishFailed) -> Learned:
         return replace(
             state, logs=replace(state.logs, publishing=None, publish_attempt=event.attempt + 1, publish_faults=faults)
         )
-    if event.attempt >= run.settings.max_attempts:
+    if event.attempt >= run.protection.max_attempts:
         return failed(state, f"{what} in {event.attempt} attempts: {event.cause}")
     return replace(state, logs=replace(state.logs, publishing=None, publish_attempt=event.attempt + 1))
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from tenax.application.application import ACTIVE, ALL, BOTH, NONE, PASSIVE, PLANNED, SOURCE, Protection
 from tenax.control.run import need_outputs
-from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
-from tenax.engine.settings import Replanned, RunSettings, control_settings
 from tenax.errors import InvalidRequest
 from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
+from tenax.model.options import ALL
+from tenax.model.protection import Backups, Protection, Standby, Strategy
 from tenax.model.tasks import Task
 from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
@@ -25,18 +23,19 @@ from tenax.planning.replicas import plan_replicas
 PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
 SHOWN_TASKS = 8
 
-# What those who retain outputs beside the plan are called by the coordinator.
-_BACKUPS: Mapping[str, Backups] = {
-    SOURCE: Backups.PLANNED,
-    PLANNED: Backups.PLANNED,
-    "adaptive": Backups.ADAPTIVE,
-    ALL: Backups.ALL,
-}
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """The best replicas by measured rates; what outputs keep with the present ones and with these if all else fails."""
+
+    replicas: tuple[Task, ...]
+    before: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """A protection, planned for one topology.
+    """A protection, planned for one topology: which tasks run twice, which retain their outputs.
 
     - `fidelity` is what outputs keep if every task without a replica is lost; sources go on anywhere.
     - `latency_s` is the longest that a single lost task is away; None if no backups were planned.
@@ -52,74 +51,38 @@ class Protected:
     @property
     def line(self) -> str:
         """The plan for people, in one line."""
+        asked = self.protection
         said = ["no replicas"]
         if self.replicas:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
             said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
             if self.active_active:
                 said.append(f"both copies send: {_named(self.active_active)}")
-        match self.protection.backups or (PLANNED if self.protection.recovery_latency else SOURCE):
-            case "source":
-                queued = need_outputs([Strategy(self.protection.checkpoint), *self.strategies.values()])
+        match asked.backups_or_default:
+            case Backups.SOURCE:
+                queued = need_outputs(asked.all_strategies)
                 said.append("lost tasks replay from the sources" + " or their producers' queues" * queued)
-            case "all":
+            case Backups.ALL:
                 said.append("all tasks retain their outputs")
             case kind:
-                also = ", after a correlated failure all" if kind != PLANNED else ""
+                also = ", after a correlated failure all" if kind is not Backups.PLANNED else ""
                 bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
                 said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
-        single = [f"{name} {how}" for name, how in self.strategies.items()]
-        if self.protection.checkpoint != Strategy.ALIGNED or single:
-            said.append(f"checkpoints {', '.join([self.protection.checkpoint, *single])}")
+        single = [f"{name} {how}" for name, how in asked.strategies.items()]
+        if asked.checkpoint != Strategy.ALIGNED or single:
+            said.append(f"checkpoints {', '.join([asked.checkpoint, *single])}")
         return "; ".join(said)
-
-    def settings(self, base: RunSettings) -> RunSettings:
-        """The settings of a run with this protection in place of its own."""
-        asked = self.protection
-        every = asked.checkpoint_every
-        control: Settings = replace(
-            control_settings(every) if isinstance(every, int) else control_settings(),
-            recovery=Recovery(asked.recovery),
-            outputs=Outputs(asked.outputs),
-            backups=_BACKUPS[asked.backups or SOURCE],
-            order=asked.order,
-            tentative_delay_s=asked.tentative_delay_s,
-            strategy=Strategy(asked.checkpoint),
-            checkpoint_every_s=asked.checkpoint_every_s,
-            failure_every_s=asked.failure_every_s,
-            follow_gain=asked.follow_load if self.follows else None,
-            storage_patience_s=asked.storage_patience_s,
-        )
-        return replace(
-            base,
-            control=control,
-            retain=self.retain,
-            replicas=self.replicas,
-            strategies=self.strategies,
-            active_active=self.active_active,
-            replan=partial(replanned, self.topology, asked) if self.follows else None,
-        )
-
-    @property
-    def strategies(self) -> dict[str, Strategy]:
-        """How states are stored, by operator, where it is not as for the others."""
-        asked = self.protection
-        found = {name: Strategy(checkpoint) for name, checkpoint in asked.checkpoints.items()}
-        return found | {name: Strategy.NONE for name, mode in asked.standby.items() if mode == NONE}
 
     @property
     def active_active(self) -> tuple[Task, ...]:
         """The tasks whose replicas send as well."""
-        return tuple(task for task in self.replicas if self.protection.standby.get(task.operator) == BOTH)
+        return tuple(task for task in self.replicas if self.protection.standby.get(task.operator) == Standby.BOTH)
 
-    @property
-    def follows(self) -> bool:
-        """Whether replicas follow the load: if so many are asked for, and it is not said that they stay."""
-        return (
-            isinstance(self.protection.replicas, int)
-            and self.protection.replicas > 0
-            and self.protection.follow_load < 1
-        )
+    def replanned(self, rows: Rows, present: Collection[Task]) -> Replanned:
+        """The best replicas by the rows that were counted, with as many as the protection asks for."""
+        measured = with_rates(_with_safe_sources(self.topology), rows)
+        graph, replicas = TaskGraph(measured), _replicas(measured, self.protection)
+        return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
@@ -138,13 +101,6 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
         retain = tuple(task for task in plan.backups if task.operator not in sources)
         latency_s = plan.recovery_latency_s
     return Protected(topology, asked, replicas, retain, _kept(graph, replicas), latency_s)
-
-
-def replanned(topology: model.Topology, asked: Protection, rows: Rows, present: Collection[Task]) -> Replanned:
-    """The best replicas by the rows that were counted, with as many as the protection asks for."""
-    measured = with_rates(_with_safe_sources(topology), rows)
-    graph, replicas = TaskGraph(measured), _replicas(measured, asked)
-    return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
 
 def _kept(graph: TaskGraph, replicas: Collection[Task]) -> float:
@@ -177,7 +133,7 @@ def _replicas(topology: model.Topology, asked: Protection) -> tuple[Task, ...]:
     return graph.tasks(
         number
         for number, mode in enumerate(modes)
-        if mode in {ACTIVE, BOTH} or (number in chosen and mode not in {NONE, PASSIVE})
+        if mode in {Standby.ACTIVE, Standby.BOTH} or (number in chosen and mode is None)
     )
 
 
@@ -193,11 +149,11 @@ def _asked_for(topology: model.Topology, graph: TaskGraph, asked: Protection) ->
         return plan_replicas(others, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas
     if asked.replicas == ALL:
         return graph.tasks(np.flatnonzero(~graph.safe))
-    found = graph.mask(graph.parse(",".join(asked.replicas)))
-    wrong = np.flatnonzero(found & graph.safe)
+    named = graph.mask(graph.parse(",".join(asked.replicas)))
+    wrong = np.flatnonzero(named & graph.safe)
     if wrong.size:
         raise InvalidRequest(f"sources need no replica, found {graph.task(int(wrong[0]))} among them: leave it out")
-    return graph.tasks(np.flatnonzero(found))
+    return graph.tasks(np.flatnonzero(named))
 
 
 def _named(tasks: tuple[Task, ...]) -> str:
@@ -205,12 +161,12 @@ def _named(tasks: tuple[Task, ...]) -> str:
     by_operator: dict[str, list[int]] = {}
     for task in tasks:
         by_operator.setdefault(task.operator, []).append(task.index)
-    shown = [f"{name}[{_indices(found)}]" for name, found in by_operator.items()]
+    shown = [f"{name}[{_indices(indices)}]" for name, indices in by_operator.items()]
     more = f" and {len(shown) - SHOWN_TASKS} more operators" if len(shown) > SHOWN_TASKS else ""
     return ", ".join(shown[:SHOWN_TASKS]) + more
 
 
-def _indices(found: list[int]) -> str:
-    if len(found) > 2 and found == list(range(found[0], found[-1] + 1)):
-        return f"{found[0]}..{found[-1]}"
-    return " ".join(map(str, found[:SHOWN_TASKS])) + (" ..." if len(found) > SHOWN_TASKS else "")
+def _indices(indices: list[int]) -> str:
+    if len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1)):
+        return f"{indices[0]}..{indices[-1]}"
+    return " ".join(map(str, indices[:SHOWN_TASKS])) + (" ..." if len(indices) > SHOWN_TASKS else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import shutil
@@ -19,7 +18,8 @@ from pyspark import SparkConf, SparkContext
 
 from tenax.engine.gateway import Gateway, one_line
 from tenax.engine.scratch import Scratch
-from tenax.errors import ClusterFailed, InvalidRequest, StartStopped
+from tenax.errors import ClusterFailed, StartStopped
+from tenax.model.settings import ClusterSettings
 
 LOOPBACK = "127.0.0.1"
 NODE_SLOTS = 2  # one for live passes, one for background work; nodes of an embedded cluster have one more, for proofs
@@ -83,35 +83,6 @@ class NodeInfo:
         return f"executor_{self.host}_{self.executor}"
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """How a hung node is found: it is given up after so many missed heartbeats, one every `interval_s`.
-
-    A node that starts up or waits for a busy processor misses some, too, and is given up all the same: with 3 of 0.5 s,
-    on a machine with ten times as much to do as it can, no node lived long enough to be of use. A node that has died
-    is known at once, whatever this says.
-    """
-
-    interval_s: float = 5.0
-    misses: int = 3
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.interval_s) and self.interval_s > 0 and self.misses >= 1):
-            raise InvalidRequest(
-                f"heartbeats come every so many seconds and at least one may be missed, found {self.interval_s} s and "
-                f"{self.misses}: raise them"
-            )
-
-    def settings(self) -> dict[str, str]:
-        """What Spark must be told: how often a node reports, for how long it may not, how often that is looked at."""
-        interval = f"{max(1, round(1000 * self.interval_s))}ms"
-        return {
-            "spark.executor.heartbeatInterval": interval,
-            "spark.network.timeoutInterval": interval,
-            "spark.storage.blockManagerHeartbeatTimeoutMs": f"{max(1, round(1000 * self.interval_s * self.misses))}ms",
-        }
-
-
 class Session:
     """A Spark context with the settings that passes need, and its nodes.
 
@@ -124,24 +95,21 @@ class Session:
     def __init__(
         self,
         folder: Path,
-        nodes: int = 2,
-        master: str | None = None,
-        memory_mb: int = 1024,
-        heartbeat: Heartbeat | None = None,
+        cluster: ClusterSettings | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
         check_java()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._ended: set[str] = set()
-        self.heartbeat = heartbeat or Heartbeat()
+        self.cluster = cluster = cluster or ClusterSettings()
         self.scratch = Scratch()
         (folder / SCRATCH).unlink(missing_ok=True)
         (folder / SCRATCH).symlink_to(self.scratch.folder)
         self.scratch.also += [folder / SCRATCH, folder / SPARK_HOME]
         conf = SparkConf().setAppName("tenax")
-        conf.setMaster(master or f"local-cluster[{nodes},{NODE_SLOTS + 1},{memory_mb}]")
-        for name, value in (*SETTINGS.items(), *self.heartbeat.settings().items()):
+        conf.setMaster(cluster.master or f"local-cluster[{cluster.nodes},{NODE_SLOTS + 1},{cluster.memory_mb}]")
+        for name, value in (*SETTINGS.items(), *heartbeat_settings(cluster).items()):
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
         conf.set("spark.executorEnv.POLARS_MAX_THREADS", "1").set("spark.executorEnv.POLARS_NO_PARTITION", "1")
@@ -152,7 +120,7 @@ class Session:
         private = f"{QUIET_OPTIONS} -Djava.io.tmpdir={self.scratch.folder}"
         conf.set("spark.local.dir", str(self.scratch.folder)).set("spark.driver.defaultJavaOptions", private)
         kept_secret: dict[str, str] = {}
-        if master is None:
+        if cluster.master is None:
             conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS)
             conf.set("spark.executor.extraJavaOptions", f"{JVM_OPTIONS} {private}")
             conf.set("spark.executorEnv.TMPDIR", str(self.scratch.folder))
@@ -165,9 +133,9 @@ class Session:
         try:
             self.context = self._started(folder, stop_asked)
             self.context.setLogLevel("OFF")
-            if master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
+            if cluster.master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
                 self.context.addPyFile(str(_package(folder)))
-            self.nodes = self._wait_for(nodes, stop_asked)
+            self.nodes = self._wait_for(cluster.nodes, stop_asked)
         except BaseException:
             self.stop()
             raise
@@ -222,6 +190,16 @@ class Session:
         self._gateway.stop()
         self.scratch.end()
         (self._folder / SCRATCH).unlink(missing_ok=True)
+
+
+def heartbeat_settings(cluster: ClusterSettings) -> dict[str, str]:
+    """What Spark must be given: how often a node reports, for how long it may not, how often that is looked at."""
+    interval, patience = (f"{max(1, round(1000 * cluster.heartbeat_s * count))}ms" for count in (1, cluster.missed))
+    return {
+        "spark.executor.heartbeatInterval": interval,
+        "spark.network.timeoutInterval": interval,
+        "spark.storage.blockManagerHeartbeatTimeoutMs": patience,
+    }
 
 
 def check_java() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -52,9 +52,10 @@ from tenax.control.recovery.failures import (
     Refused,
     StorageRefused,
 )
-from tenax.control.state import Phase, Settings, Strategy
+from tenax.control.state import Phase
 from tenax.control.versions import NO_PASS, PassId, RebuildPoint, Span, Version
 from tenax.model.cluster import Node
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.simulation.chances import Chances, Fault, Killed
 from tenax.simulation.kernel import Group, Kernel, Steps
@@ -80,7 +81,6 @@ class World:
     settings: Settings
     retain: tuple[Task, ...]
     replicas: tuple[Task, ...]
-    strategies: Mapping[str, Strategy]
     slots: int | None
     nodes: int
     batches: int
@@ -109,9 +109,7 @@ class Driver:
         self.world = world
         self.group = Group()
         self.epoch = 0
-        self.coordinator = Coordinator(
-            world.toy.graph, world.settings, world.retain, world.replicas, strategies=world.strategies
-        )
+        self.coordinator = Coordinator(world.toy.graph, world.settings, world.retain, world.replicas)
         self.stop: Stop | None = None
         self.nodes: dict[str, VirtualNode] = {}
         self.tentative = 0

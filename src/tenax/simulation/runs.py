@@ -10,9 +10,10 @@ from random import Random
 
 from tenax.control.events import Event
 from tenax.control.instructions import Decided, Outcome, Stop
-from tenax.control.state import Backups, Outputs, Recovery, Settings, Strategy
 from tenax.model.generators import Style, TopologySpec, random_topology
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Backups, Outputs, Recovery, Strategy
+from tenax.model.settings import Settings
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.simulation.chances import Chances, Fault
 from tenax.simulation.driver import Driver, World
@@ -91,24 +92,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     memories = _memories(draws.memories, toy)
     toy = replace(toy, memory=memories)
     batches = random.randint(1, 40)
-    per_pass = random.randint(1, 5)
-    settings = Settings(
-        checkpoint_every=random.choice([random.randint(1, 12), 20]),
-        max_batches_per_pass=per_pass,
-        max_batches_ahead=per_pass + random.randint(1, 4),
-        max_unpublished=random.randint(1, 6),
-        max_attempts=random.randint(2, 4),
-        recovery=random.choice([Recovery.INCREMENTAL] * 3 + [Recovery.BLOCKING]),
-        outputs=random.choice([Outputs.TENTATIVE] * 3 + [Outputs.HOLD]),
-        backups=random.choice(list(Backups)),
-        max_batches_per_round=random.randint(1, 5),
-        cutover_lag=random.randint(1, 3),
-        patience=random.randint(1, 4),
-        tentative_delay_s=random.choice([0.0, 0.0, 0.0, 2.0]),
-        measure_every=plans.choice([1, 6]),
-        follow_gain=plans.choice([None, 0.05]),
-        storage_patience_s=draws.refusals.choice([0.2, 1.0, 300.0]),
-    )
+    settings = _settings(draws, per_pass=random.randint(1, 5))
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
         for _ in range(random.randint(0, 6))
@@ -144,8 +128,8 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         if len(tally.drivers) >= MAX_DRIVERS:
             raise AssertionError(f"more than {MAX_DRIVERS} drivers were needed")
         stored = memories if draws.memories.random() < 0.2 else ()  # the next driver may see it otherwise
-        how = {**strategies, **dict.fromkeys(stored, Strategy.ALIGNED)}
-        tally.drivers.append(Driver(replace(world, strategies=how)))
+        how = settings.but(checkpoints={**strategies, **dict.fromkeys(stored, Strategy.ALIGNED)})
+        tally.drivers.append(Driver(replace(world, settings=how)))
         tally.drivers[-1].start(random.random() * 5.0)
 
     retained = random.choice([0.0, 0.0, 0.5, 1.0])
@@ -165,7 +149,6 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         settings,
         retain,
         replicas,
-        strategies,
         slots,
         nodes,
         batches,
@@ -259,6 +242,32 @@ def judge_end(toy: Toy, store: Store, drivers: list[Driver], batches: int) -> No
     newest = min(point.batch for point in cut.points if point.task not in rebuilt)
     if newest != batches:
         raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
+
+
+def _settings(draws: Draws, per_pass: int) -> Settings:
+    """How failures are met, and how much is under way at a time."""
+    random, plans = draws.events, draws.plans
+    drawn: dict[str, object] = {
+        "checkpoint_every": random.choice([random.randint(1, 12), 20]),
+        "max_batches_per_pass": per_pass,
+        "max_batches_ahead": per_pass + random.randint(1, 4),
+        "max_unpublished": random.randint(1, 6),
+        "max_attempts": random.randint(2, 4),
+        "recovery": random.choice([Recovery.INCREMENTAL] * 3 + [Recovery.BLOCKING]),
+        "outputs": random.choice([Outputs.TENTATIVE] * 3 + [Outputs.HOLD]),
+        "backups": random.choice([Backups.SOURCE, Backups.ADAPTIVE, Backups.ALL]),
+        "max_batches_per_round": random.randint(1, 5),
+        "cutover_lag": random.randint(1, 3),
+        "patience": random.randint(1, 4),
+        "tentative_delay": random.choice(["0s", "0s", "0s", "2s"]),
+        "measure_every": plans.choice([1, 6]),
+        "replicas": 1,
+        "follow_load": plans.choice([1.0, 0.05]),
+        "storage_patience": draws.refusals.choice(["200ms", "1s", "5m"]),
+    }
+    if (drawn["recovery"], drawn["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
+        del drawn["tentative_delay"]  # nothing will be tentative
+    return Settings.of(**drawn)
 
 
 def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:

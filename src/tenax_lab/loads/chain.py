@@ -13,14 +13,14 @@ from pathlib import Path
 import polars as pl
 
 from tenax.api.streams import Topology
-from tenax.application.application import Application, Protection
+from tenax.application.application import Application
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
-from tenax.engine.protection import planned
-from tenax.engine.settings import RunSettings
+from tenax.engine.protection import Protected, planned
 from tenax.examples.apps.elements import RunningMean
+from tenax.model.protection import Protection
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 
 NODES = 4
@@ -59,9 +59,20 @@ def chain(seed: int, load: Load, *, rate: float = 3_000, paced: bool = False, pa
     return topology.build()
 
 
-def chain_settings(application: Application, protection: Protection, load: Load, *, cut: bool = True) -> RunSettings:
-    """One batch in each pass, as fast as passes go; the chain is cut into four parts or left as it is placed."""
-    base = RunSettings(nodes=NODES, batch_s=0.0, limits=Limits(load.batch_rows))
-    asked = planned(application.topology, protection).settings(base)
-    control = replace(asked.control, max_batches_per_pass=1, max_batches_per_round=1)
-    return replace(asked, control=control, retain=CUTS if cut else asked.retain)
+def chain_settings(protection: Protection, load: Load) -> Settings:
+    """One batch in each pass, as fast as passes go."""
+    return Settings(protection=protection).but(
+        nodes=NODES,
+        batch="0s",
+        max_rows=load.batch_rows,
+        max_batches_per_pass=1,
+        max_batches_per_round=1,
+        max_batches_ahead=17,
+        max_unpublished=17,
+    )
+
+
+def chain_plan(application: Application, protection: Protection, *, cut: bool = True) -> Protected:
+    """What is planned for the chain, which is cut into four parts or left as it is placed."""
+    plan = planned(application.topology, protection)
+    return replace(plan, retain=CUTS) if cut else plan

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
 
-from tenax.connectors.source import Limits
-from tenax.control.state import Settings
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
+from tenax.model.settings import ClusterSettings, Settings
 from tenax.store.records import JsonObject, integer, mapping, text
 from tenax_lab.lab import Bench, Row
 from tenax_lab.peers import BATCHES_PER_PASS, LATENCY, OUTPUT, QUERIES, SOURCES, SPEED, application
@@ -28,10 +26,15 @@ def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
     """Rows per second of each query, then, if asked to, latencies."""
     work, inputs = Path(text(arguments, "work")), Path(text(arguments, "inputs"))
     nodes = integer(arguments, "nodes")
-    session = Session(work / "cluster", nodes)
+    session = Session(work / "cluster", ClusterSettings(nodes))
     bench = Bench(0, work, session, nodes)
-    control = Settings(max_batches_per_pass=BATCHES_PER_PASS)
-    settings = RunSettings(nodes=nodes, limits=Limits(integer(arguments, "batch_rows")), control=control)
+    settings = Settings.of(
+        nodes=nodes,
+        max_rows=integer(arguments, "batch_rows"),
+        max_batches_per_pass=BATCHES_PER_PASS,
+        max_batches_ahead=8,
+        max_unpublished=8,
+    )
     for query in QUERIES:
         recorder = run(bench, application(query, inputs, follow=False), settings)
         (work / f"{query}-results").symlink_to(recorder.results(OUTPUT))
@@ -41,13 +44,15 @@ def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
     for query in QUERIES if paced else ():
         shape = Shape(integer(paced, "batches"), integer(paced, "batch_rows"), 1)
         schedule = Schedule(inputs, work / f"{query}-appearing", shape, integer(paced, "interval_ms") / 1000)
-        for place, latency_s in enumerate(_paced(bench, query, schedule, replace(settings, batch_s=LATENCY_BATCH_S))):
+        for place, latency_s in enumerate(
+            _paced(bench, query, schedule, settings.but(batch=timedelta(seconds=LATENCY_BATCH_S)))
+        ):
             yield {"what": LATENCY, "query": query, "place": place, "latency_s": latency_s}
         step(f"Tenax, {query}, latency")
     session.stop()
 
 
-def _paced(bench: Bench, query: str, schedule: Schedule, settings: RunSettings) -> list[float]:
+def _paced(bench: Bench, query: str, schedule: Schedule, settings: Settings) -> list[float]:
     """Latencies while files appear; the run ends when all of them are read."""
     batch_rows = schedule.shape.batch_rows * SOURCES[query]
     expected = schedule.shape.batches * batch_rows

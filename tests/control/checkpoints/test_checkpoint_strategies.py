@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from dialogues import HOMES, NODES, SETTINGS, TREE, B, C, D, Dialogue, finished, tree_at
@@ -18,19 +17,19 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, PassFinished, Started
 from tenax.control.instructions import Reading, RunPass, StoreCheckpoint
 from tenax.control.run import Run
-from tenax.control.state import Strategy
 from tenax.control.versions import PassId
 from tenax.model.plans import Placement
+from tenax.model.protection import Strategy
 from tenax.model.tasks import Task
 
-EVERY_4 = replace(SETTINGS, checkpoint_every=4)
+EVERY_4 = SETTINGS.but(checkpoint_every=4)
 
 
 def stored_with(
     strategy: Strategy, batches: int, homes: Mapping[Task, str] = HOMES, every: int = 4
 ) -> tuple[Dialogue, list[tuple[int, list[str]]]]:
     """A run to so many batches, and what was stored when, sources left out."""
-    talk = Dialogue(TREE, homes, NODES, replace(SETTINGS, checkpoint_every=every, strategy=strategy))
+    talk = Dialogue(TREE, homes, NODES, SETTINGS.but(checkpoint_every=every, checkpoint=strategy))
     talk.logs(20)
     stored = []
     while talk.coordinator.state.finished < batches:
@@ -127,7 +126,7 @@ def test_swept_tasks_keep_no_outputs_and_make_them_again_for_a_lost_consumer() -
 
 def test_swept_tasks_keep_outputs_for_consumers_that_are_stored_otherwise() -> None:
     swept, otherwise = Strategy.SWEEPING, {"c": Strategy.INDIVIDUAL}
-    run = Run(TREE, replace(SETTINGS, strategy=swept), nowhere, strategies=otherwise)
+    run = Run(TREE, SETTINGS.but(checkpoint=swept, checkpoints=otherwise), nowhere)
     assert run.ahead == (B, C)  # c may be stored before d
 
 
@@ -179,7 +178,7 @@ def test_a_queue_is_trimmed_behind_what_its_consumers_have_stored() -> None:
 
 
 def test_nothing_runs_while_a_node_is_stored_synchronously() -> None:
-    talk = Dialogue(TREE, HOMES, NODES, replace(EVERY_4, strategy=Strategy.SYNCHRONOUS))
+    talk = Dialogue(TREE, HOMES, NODES, EVERY_4.but(checkpoint=Strategy.SYNCHRONOUS))
     talk.logs(20)
     assert not any(said.startswith("live") for said in talk.finishes_live())
     assert not any(said.startswith("live") for said in talk.publishes())
@@ -200,7 +199,7 @@ def test_a_restarted_run_reads_queues_from_the_store() -> None:
     talk, _ = stored_with(Strategy.INDIVIDUAL, 4)
     cut = talk.coordinator.state.newest
     assert [version.batch for version in cut.points] == [4, 4, 4, 2, 2]  # a, e, b, c, d
-    again = Coordinator(TREE, replace(EVERY_4, strategy=Strategy.INDIVIDUAL))
+    again = Coordinator(TREE, EVERY_4.but(checkpoint=Strategy.INDIVIDUAL))
     decided = again.handle(Started(2, NODES, cut, 20, {D: 4, Task("e", 0): 4}))
     readings: list[Reading] = []
     for _ in range(20):
@@ -221,13 +220,13 @@ def again_home(coordinator: Coordinator, task: Task) -> str:
 
 
 @pytest.mark.parametrize(
-    ("every_s", "failure_s", "expected"),
-    [(None, None, 4), (3.0, None, 6), (None, 100.0, round(math.sqrt(2 * 0.5 * 100.0) / 0.5))],
+    ("every", "failure_every", "expected"),
+    [(4, None, 4), ("3s", None, 6), (4, "100s", round(math.sqrt(2 * 0.5 * 100.0) / 0.5))],
 )
 def test_the_interval_is_in_batches_in_seconds_or_the_best_for_a_failure_rate(
-    every_s: float | None, failure_s: float | None, expected: int
+    every: int | str, failure_every: str | None, expected: int
 ) -> None:
-    settings = replace(EVERY_4, checkpoint_every_s=every_s, failure_every_s=failure_s)
+    settings = EVERY_4.but(checkpoint_every=every, failure_every=failure_every)
     talk = tree_at(2, settings)
     for at_s in (1.0, 2.0, 3.0, 4.0):  # two batches a second
         assert talk.live is not None

@@ -16,11 +16,12 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role, TaskState
 from tenax.control.events import PassFinished, Started
 from tenax.control.instructions import RunPass, Step
-from tenax.control.state import Checkpoints, RunState, Strategy
+from tenax.control.state import Checkpoints, RunState
 from tenax.control.versions import NO_PASS, Cut, RebuildPoint, RestorePoint, Version
+from tenax.model.protection import Strategy
 from tenax.model.tasks import Task
 
-NONE = replace(SETTINGS, checkpoint_every=4, strategy=Strategy.NONE)
+NONE = SETTINGS.but(checkpoint_every=4, checkpoint=Strategy.NONE)
 MEMORY = {B: 4, C: 2, D: 0, E: 1}  # so many batches decide a state
 MAX_EVENTS = 60
 
@@ -189,7 +190,7 @@ def test_a_task_that_cannot_tell_how_it_is_rebuilt_stays_where_it_was_stored() -
 
 
 def test_a_store_of_another_strategy_is_taken_over() -> None:
-    aligned = Rebuilding(TREE, HOMES, NODES, replace(NONE, strategy=Strategy.ALIGNED))
+    aligned = Rebuilding(TREE, HOMES, NODES, NONE.but(checkpoint=Strategy.ALIGNED))
     aligned.logs(20)
     goes_to(aligned, 8)
     cut = aligned.coordinator.state.newest
@@ -210,7 +211,7 @@ def test_a_store_of_another_strategy_is_taken_over() -> None:
 
 
 def test_a_task_that_is_stored_no_more_has_no_outputs_beside_it() -> None:
-    settings = replace(NONE, strategy=Strategy.INDIVIDUAL)
+    settings = NONE.but(checkpoint=Strategy.INDIVIDUAL)
     stored = Rebuilding(TREE, HOMES, NODES, settings)
     stored.logs(20)
     goes_to(stored, 8)

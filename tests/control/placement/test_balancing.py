@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, E, goes_on
 
-from tenax.control.state import Strategy
 from tenax.model.cluster import Node
+from tenax.model.protection import Strategy
 from tenax.model.tasks import Task
 
-EVERY_4 = replace(SETTINGS, checkpoint_every=4)
+EVERY_4 = SETTINGS.but(checkpoint_every=4)
 N1, N2, N3 = Node("n1"), Node("n2"), Node("n3")
 
 
 def with_new_nodes(*nodes: Node, replicas: tuple[Task, ...] = (), strategy: Strategy = Strategy.ALIGNED) -> Dialogue:
     """All tasks on n1 or these nodes, 6 batches finished, the next pass runs."""
-    talk = Dialogue(TREE, None, nodes or (N1,), replace(EVERY_4, strategy=strategy), replicas=replicas)
+    talk = Dialogue(TREE, None, nodes or (N1,), EVERY_4.but(checkpoint=strategy), replicas=replicas)
     talk.logs(20)
     goes_on(talk, 6)
     return talk

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, after, goes_on, tree_at
 
@@ -20,7 +18,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Topology
 from tenax.planning.rates import Rows
 
-FOLLOWING = replace(SETTINGS, checkpoint_every=4, measure_every=4, follow_gain=0.1)
+FOLLOWING = SETTINGS.but(checkpoint_every=4, measure_every=4, replicas=1, follow_load=0.1)
 
 
 def replicas(talk: Dialogue) -> dict[Task, bool]:
@@ -41,12 +39,12 @@ def test_a_plan_is_asked_for_once_enough_batches_are_counted() -> None:
 
 
 def test_nobody_plans_where_replicas_stay() -> None:
-    talk = tree_at(2, replace(FOLLOWING, follow_gain=None), replicas=[B])
+    talk = tree_at(2, FOLLOWING.but(follow_load=1.0), replicas=[B])
     assert not [line for line in goes_on(talk, 12) if line.startswith("plan replicas")]
 
 
 def test_the_rows_of_each_task_are_counted_once_even_if_it_has_a_replica() -> None:
-    talk = tree_at(0, replace(FOLLOWING, measure_every=2), replicas=[B])
+    talk = tree_at(0, FOLLOWING.but(measure_every=2), replicas=[B])
     order = talk.live
     assert order is not None
     assert (order.first, order.last) == (1, 2)
@@ -116,10 +114,10 @@ def test_a_story_tells_who_got_a_replica_and_why() -> None:
 
 
 def test_settings_for_following_are_checked() -> None:
-    with pytest.raises(InvalidRequest, match="measure_every is at least 1, found 0"):
-        replace(FOLLOWING, measure_every=0)
-    with pytest.raises(InvalidRequest, match="follow_gain is a number from 0 to 1"):
-        replace(FOLLOWING, follow_gain=2.0)
+    with pytest.raises(InvalidRequest, match="measure_every is a whole number of at least 1, found 0"):
+        FOLLOWING.but(measure_every=0)
+    with pytest.raises(InvalidRequest, match="follow_load is a number from 0 to 1"):
+        FOLLOWING.but(follow_load=2.0)
 
 
 def test_the_quality_of_tentative_results_goes_by_the_rows_that_were_counted() -> None:

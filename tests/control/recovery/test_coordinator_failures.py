@@ -9,9 +9,9 @@ from dialogues import HOMES, NODES, SETTINGS, A, B, C, D, Dialogue, E, after, tr
 
 from tenax.control.events import PassFailed, StopRequested, Woken
 from tenax.control.recovery.failures import NodeGone
-from tenax.control.state import Backups, Outputs, Recovery
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Backups, Outputs, Recovery
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 
 # a[0] n1 ──▶ e[0] n5 (output)
@@ -62,7 +62,7 @@ def test_the_quality_of_tentative_results_is_what_the_survivors_still_tell() -> 
 
 
 def test_held_outputs_show_nothing_tentative() -> None:
-    talk = tree_at(4, replace(SETTINGS, outputs=Outputs.HOLD))
+    talk = tree_at(4, SETTINGS.but(outputs=Outputs.HOLD))
     assert talk.loses("n3")[-3:] == [
         "live 1.5, batches 5-6, keep 0",
         "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2",
@@ -75,7 +75,7 @@ def test_held_outputs_show_nothing_tentative() -> None:
 def test_held_outputs_leave_nothing_to_run_where_all_depends_on_what_is_lost() -> None:
     # a[0] n1 ──▶ b[0] n2 ──▶ c[0] n3 (output)
     graph = TaskGraph(Topology("line", (Operator("a"), after("b", "a"), after("c", "b"))))
-    talk = Dialogue(graph, {A: "n1", B: "n2", C: "n3"}, NODES, replace(SETTINGS, outputs=Outputs.HOLD))
+    talk = Dialogue(graph, {A: "n1", B: "n2", C: "n3"}, NODES, SETTINGS.but(outputs=Outputs.HOLD))
     talk.logs(20)
     talk.finishes_live()
     assert talk.loses("n2") == [
@@ -88,7 +88,7 @@ def test_held_outputs_leave_nothing_to_run_where_all_depends_on_what_is_lost() -
 
 
 def test_blocking_recovery_runs_no_live_pass_until_all_are_back() -> None:
-    talk = tree_at(4, replace(SETTINGS, recovery=Recovery.BLOCKING))
+    talk = tree_at(4, SETTINGS.but(recovery=Recovery.BLOCKING))
     assert talk.loses("n3") == LOST_C[:5]
     assert talk.finishes_round() == [
         "round 1.5, batches 3-4, keep 0",
@@ -102,7 +102,7 @@ def test_blocking_recovery_runs_no_live_pass_until_all_are_back() -> None:
 
 
 def test_a_delay_shows_nothing_tentative_until_it_is_over() -> None:
-    talk = tree_at(4, replace(SETTINGS, tentative_delay_s=3.0))
+    talk = tree_at(4, SETTINGS.but(tentative_delay="3s"))
     assert talk.loses("n3") == ["cancel 1.3", "wake after 3 s, outage 1", *LOST_C[1:]]
     assert talk.finishes_live()[0] == "publish 1.5: e[0] 5-6"
     assert talk.publishes() == []
@@ -118,7 +118,7 @@ def test_a_delay_shows_nothing_tentative_until_it_is_over() -> None:
 
 
 def test_outputs_of_an_outage_that_fill_the_nodes_make_live_passes_wait() -> None:
-    talk = tree_at(4, replace(SETTINGS, max_outage_bytes=100))
+    talk = tree_at(4, SETTINGS.but(max_outage_bytes=100))
     talk.loses("n3")
     assert talk.finishes_live(written_bytes=30) == ["publish 1.5: e[0] 5-6"]
 
@@ -148,7 +148,7 @@ def test_replicas_of_a_chain_stay_together() -> None:
 
 
 def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_checkpoint() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6, cutover_lag=2), replicas=[C])
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=6, cutover_lag=2), replicas=[C])
     assert talk.loses("n6") == [
         "cancel 1.3",
         "live 1.4, batches 5-6, keep 4",
@@ -182,7 +182,7 @@ def test_a_lost_replica_does_not_delay_its_primary_and_starts_again_at_the_next_
 
 
 def test_a_replica_that_cannot_keep_up_does_not_put_off_checkpoints_for_ever() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6, max_batches_per_round=1), replicas=[C])
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=6, max_batches_per_round=1), replicas=[C])
     talk.loses("n6")
     for _ in range(8):  # live passes of two batches, rounds of one
         talk.finishes_live()
@@ -267,13 +267,13 @@ def test_a_stop_without_any_node_needs_no_last_checkpoint() -> None:
 
 
 def test_correlated_failures_ask_for_nodes() -> None:
-    talk = tree_at(4, replace(SETTINGS, correlated_losses=3))
+    talk = tree_at(4, SETTINGS.but(correlated_losses=3))
     assert not any("request" in said for said in talk.loses("n6"))
     assert talk.loses("n3", "n4")[0] == "request 2 nodes"
 
 
 def test_losses_count_as_correlated_only_since_the_last_checkpoint() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6))
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=6))
     talk.loses("n6")
     talk.finishes_live()
     talk.publishes()
@@ -284,7 +284,7 @@ def test_losses_count_as_correlated_only_since_the_last_checkpoint() -> None:
 
 def test_adaptive_backups_retain_from_a_correlated_failure_to_the_next_checkpoint() -> None:
     nodes = (*NODES, Node("n7"))
-    talk = tree_at(4, replace(SETTINGS, backups=Backups.ADAPTIVE, checkpoint_every=8), nodes)
+    talk = tree_at(4, SETTINGS.but(backups=Backups.ADAPTIVE, checkpoint_every=8), nodes)
     steps = "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2, c[0] n3 4/1.2, d[0] n4 4/1.2"
     assert talk.loses("n6") == ["cancel 1.3", "live 1.4, batches 5-6, keep 4", steps]
     assert talk.loses("n7") == [
@@ -306,9 +306,9 @@ def test_adaptive_backups_retain_from_a_correlated_failure_to_the_next_checkpoin
     ]
 
 
-@pytest.mark.parametrize(("backups", "retained"), [(Backups.ALL, ["  retain b[0], c[0]"]), (Backups.PLANNED, [])])
+@pytest.mark.parametrize(("backups", "retained"), [(Backups.ALL, ["  retain b[0], c[0]"]), (Backups.SOURCE, [])])
 def test_backups_of_all_or_of_none_do_not_wait_for_a_failure(backups: Backups, retained: list[str]) -> None:
-    talk = tree_at(2, replace(SETTINGS, backups=backups))
+    talk = tree_at(2, SETTINGS.but(backups=backups))
     assert talk.finishes_live()[3:] == retained
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dialogues import NODES, SETTINGS, A, B, C, D, Dialogue, E, finished, goes_on, tree_at
 
 from tenax.control.events import CheckpointFailed, CheckpointStored, EpochLost, PassFailed, StopRequested
@@ -52,7 +50,7 @@ def test_what_the_plan_retains_is_read_and_needs_no_shadow() -> None:
 
 
 def test_a_round_reads_what_several_passes_retained_up_to_the_first_gap() -> None:
-    talk = tree_at(4, replace(SETTINGS, max_batches_per_round=8, checkpoint_every=100))
+    talk = tree_at(4, SETTINGS.but(max_batches_per_round=8, checkpoint_every=100))
     talk.loses("n3")
     goes_on(talk, 8)  # b[0] retained its outputs while c[0] was missing, up to batch 6
     assert talk.loses("n6")[3:6] == [
@@ -65,7 +63,7 @@ def test_a_round_reads_what_several_passes_retained_up_to_the_first_gap() -> Non
 
 
 def test_readings_end_with_the_round() -> None:
-    talk = tree_at(4, replace(SETTINGS, max_batches_per_round=3), retain=[B])
+    talk = tree_at(4, SETTINGS.but(max_batches_per_round=3), retain=[B])
     talk.loses("n3")
     assert talk.round is not None
     assert (talk.round.first, talk.round.last) == (1, 3)
@@ -105,7 +103,7 @@ def test_affected_tasks_rise_with_the_lost_one_from_where_they_were_accurate() -
 
 
 def test_live_passes_wait_when_the_gap_is_small_and_after_the_join_no_fork_is_left() -> None:
-    talk = tree_at(4, replace(SETTINGS, cutover_lag=2))
+    talk = tree_at(4, SETTINGS.but(cutover_lag=2))
     talk.loses("n3")
     talk.finishes_live()
     talk.publishes()
@@ -195,7 +193,7 @@ def test_a_run_may_stop_while_a_tentative_pass_is_the_last_of_an_outage() -> Non
 
 
 def test_live_passes_wait_for_the_join_when_rounds_come_no_closer() -> None:
-    talk = tree_at(4, replace(SETTINGS, patience=1))
+    talk = tree_at(4, SETTINGS.but(patience=1))
     talk.loses("n3")
     for _ in range(2):
         talk.finishes_live()
@@ -242,7 +240,7 @@ def test_results_that_were_final_before_a_loss_are_not_published_again() -> None
 
 
 def test_no_checkpoint_begins_while_tasks_are_missing_and_the_one_that_is_owed_is_made_after_the_join() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=6))
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=6))
     talk.loses("n3")
     talk.finishes_live()
     talk.publishes()
@@ -255,7 +253,7 @@ def test_no_checkpoint_begins_while_tasks_are_missing_and_the_one_that_is_owed_i
 
 
 def test_a_checkpoint_under_way_is_cancelled_and_its_failure_counts_as_no_attempt() -> None:
-    talk = tree_at(2, replace(SETTINGS, checkpoint_every=4))
+    talk = tree_at(2, SETTINGS.but(checkpoint_every=4))
     talk.finishes_live()
     assert talk.publishes() == ["store 4: a[0]@4/1.2 n1, e[0]@4/1.2 n5, b[0]@4/1.2 n2, c[0]@4/1.2 n3, d[0]@4/1.2 n4"]
     assert talk.loses("n3") == [  # no round beside a checkpoint
@@ -279,7 +277,7 @@ def test_a_checkpoint_under_way_is_cancelled_and_its_failure_counts_as_no_attemp
 
 
 def test_a_checkpoint_that_was_stored_in_spite_of_a_loss_counts() -> None:
-    talk = tree_at(2, replace(SETTINGS, checkpoint_every=4))
+    talk = tree_at(2, SETTINGS.but(checkpoint_every=4))
     talk.finishes_live()
     talk.publishes()
     talk.loses("n3")
@@ -369,7 +367,7 @@ def test_a_replica_of_an_affected_task_takes_over_with_its_fork() -> None:
 
 
 def test_passes_that_keep_failing_go_back_to_the_checkpoint_then_to_the_one_before_then_stop() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=2))
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=2))
     reason = "batches 5 to 6 did not pass in 2 attempts: the job failed: x"
     assert talk.fails_live()[0] == "live 1.4, batches 5-6, keep 4, attempt 2"
     assert talk.fails_live() == [
@@ -398,7 +396,7 @@ def test_a_round_that_keeps_failing_ends_the_live_pass_beside_it() -> None:
 
 
 def test_a_new_checkpoint_ends_the_escalation() -> None:
-    talk = tree_at(4, replace(SETTINGS, checkpoint_every=2))
+    talk = tree_at(4, SETTINGS.but(checkpoint_every=2))
     for _ in range(2):
         talk.fails_live()
     talk.finishes_live()

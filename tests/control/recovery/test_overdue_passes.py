@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dialogues import SETTINGS, TREE, C, Dialogue, tree_at
 
 from tenax.control.events import NodesLost
-from tenax.control.state import Recovery
+from tenax.model.protection import Recovery
 
 # a[0] n1 ──▶ e[0] n5 (output)
 #    ╰──────▶ b[0] n2 ──▶ c[0] n3 ──▶ d[0] n4 (output)          n6 has no tasks
 
-BLOCKING = replace(SETTINGS, recovery=Recovery.BLOCKING)
+BLOCKING = SETTINGS.but(recovery=Recovery.BLOCKING)
 
 
 def overdue(talk: Dialogue, node: str) -> list[str]:
@@ -34,15 +32,15 @@ def test_the_next_try_may_take_longer_until_a_live_pass_of_all_tasks_has_ended()
     talk = tree_at(4, BLOCKING)
     overdue(talk, "n3")
     assert talk.round is not None
-    assert talk.round.deadline_s == 2 * SETTINGS.pass_deadline_s
+    assert talk.round.deadline_s == 2 * SETTINGS.bounds.pass_deadline_s
     talk.comes_back()
     talk.finishes_live()
     assert talk.live is not None
-    assert talk.live.deadline_s == SETTINGS.pass_deadline_s
+    assert talk.live.deadline_s == SETTINGS.bounds.pass_deadline_s
 
 
 def test_code_that_never_ends_takes_only_so_many_nodes() -> None:
-    talk = tree_at(4, replace(BLOCKING, max_attempts=3))
+    talk = tree_at(4, BLOCKING.but(max_attempts=3))
     decided: list[str] = []
     for _ in range(3):
         assert not any(line.startswith("stop") for line in decided)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from tenax.control.copies import Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.run import Run
-from tenax.control.state import Running, Strategy
+from tenax.control.state import Running
 from tenax.control.versions import Cut, RebuildPoint, RestorePoint
+from tenax.model.protection import Strategy
 
 
 def known_rebuild_points(run: Run, cut: Cut) -> list[tuple[RebuildPoint, ...]]:

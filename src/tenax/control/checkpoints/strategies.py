@@ -21,8 +21,9 @@ import numpy as np
 
 from tenax.control.copies import TaskState
 from tenax.control.run import Run
-from tenax.control.state import RunState, Strategy, Upload
+from tenax.control.state import RunState, Upload
 from tenax.control.versions import Cut, RebuildPoint, RestorePoint, Span, Version
+from tenax.model.protection import Strategy
 
 MAX_SWEEPS = 4  # under way at a time: the versions that they have yet to come by stay on nodes
 
@@ -61,12 +62,12 @@ def interval(run: Run, state: RunState) -> int:
     Given in seconds it follows the measured pace. By Young's formula it is √(2 × the time that a checkpoint takes × the
     time between failures): more often costs more than it saves, and less often as well.
     """
-    settings = run.settings
-    seconds = settings.checkpoint_every_s
-    if settings.failure_every_s is not None and state.checkpoints.checkpoint_s:
-        seconds = math.sqrt(2.0 * state.checkpoints.checkpoint_s * settings.failure_every_s)
+    asked = run.protection
+    seconds = asked.checkpoint_every_s
+    if asked.failure_every_s is not None and state.checkpoints.checkpoint_s:
+        seconds = math.sqrt(2.0 * state.checkpoints.checkpoint_s * asked.failure_every_s)
     if seconds is None or not state.checkpoints.batch_s:
-        return settings.checkpoint_every
+        return asked.checkpoint_every_batches
     return max(1, round(seconds / state.checkpoints.batch_s))
 
 

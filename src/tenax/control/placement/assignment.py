@@ -81,7 +81,7 @@ def place_lost(run: Run, state: RunState) -> tuple[RunState, RecoveryBegun | Non
     names = {node.name for node in primaries}
     held = sum(float(run.graph.cost[number]) for number, copy in replicas if copy.node in names)
     bound = min(sum(capacity.left(node) for node in primaries) + held, float(run.graph.cost[lost].sum()))
-    plan = plan_recovery(run.graph, lost, bound, run.settings.order, EXACT_LIMIT_S)
+    plan = plan_recovery(run.graph, lost, bound, run.protection.order, EXACT_LIMIT_S)
     for task in plan.recover:
         number = run.number[task]
         node = capacity.take(number, primaries)

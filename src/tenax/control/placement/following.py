@@ -29,12 +29,12 @@ def counted(run: Run, state: RunState, reports: Iterable[TaskReport], batches: i
         taken[run.number[task]] += report.rows
         given[run.number[task]] += report.rows_out
     counts = Counts(before.batches + batches, tuple(taken), tuple(given))
-    if counts.batches < run.settings.measure_every or not any(given):
+    if counts.batches < run.settings.bounds.measure_every or not any(given):
         return replace(state, placement=replace(state.placement, counts=counts))
     rows = Rows(tuple(map(float, taken)), tuple(map(float, given)))
     return replace(
         state,
-        placement=replace(state.placement, counts=None, measured=rows, plan_due=run.settings.follow_gain is not None),
+        placement=replace(state.placement, counts=None, measured=rows, plan_due=run.protection.follows),
     )
 
 
@@ -56,8 +56,8 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
         return None
     state = replace(state, placement=replace(state.placement, plan_request=None))
     wanted = frozenset(task for task in event.replicas if not run.is_source[run.number[task]])
-    gain = run.settings.follow_gain
-    if gain is None or event.after - event.before <= gain or wanted == state.placement.replicated:
+    gains = run.protection.follows and event.after - event.before > run.protection.follow_load
+    if not gains or wanted == state.placement.replicated:
         return state
     moved = ReplicasMoved(
         _sorted(run, state.placement.replicated),

@@ -53,7 +53,7 @@ def pass_failed(run: Run, state: RunState, pass_id: PassId, failure: PassFailure
                     over, given_up(run, f"batches {running.first} to {running.last} did not pass", str(failure))
                 )
             return replace(over, passes=over.passes.with_faults(kind, faults + 1))
-    if attempt < run.settings.max_attempts:
+    if attempt < run.protection.max_attempts:
         return replace(over, passes=over.passes.with_attempt(kind, attempt + 1))
     return _rolled_back(
         run, over, f"batches {running.first} to {running.last} did not pass in {attempt} attempts: {failure}"

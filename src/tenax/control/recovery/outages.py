@@ -22,7 +22,8 @@ from tenax.control.instructions import (
 from tenax.control.notices import ReplicaPromoted
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
-from tenax.control.state import Backups, Outage, Outputs, Running, RunState
+from tenax.control.state import Outage, Running, RunState
+from tenax.model.protection import Backups, Outputs
 
 
 def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
@@ -46,7 +47,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
         if tasks[number].primary is None:
             tasks[number] = _rebuilt(run, state, number, tasks)
     losses = state.failures.losses + len(lost)
-    correlated = losses >= run.settings.correlated_losses
+    correlated = losses >= run.protection.correlated_losses
     if correlated:
         pending.append(RequestNodes(len(lost)))
     state = cancelled(
@@ -58,15 +59,15 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             failures=replace(
                 state.failures,
                 losses=losses,
-                alert=state.failures.alert or (correlated and run.settings.backups is Backups.ADAPTIVE),
+                alert=state.failures.alert or (correlated and run.protection.backups is Backups.ADAPTIVE),
             ),
             placement=replace(state.placement, due=True),
         )
     )
     begins = state.outage is None
     state = settle(run, state)
-    delay_s = run.settings.tentative_delay_s
-    if begins and state.outage is not None and delay_s and run.settings.outputs is Outputs.TENTATIVE:
+    delay_s = run.protection.tentative_delay_s
+    if begins and state.outage is not None and delay_s and run.protection.outputs is Outputs.TENTATIVE:
         state = replace(
             state,
             pending=(*state.pending, Wake(delay_s, state.outage.number)),
@@ -78,7 +79,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
 def _overdue(run: Run, state: RunState) -> RunState:
     """One more pass did not end: after some, it is the code that does not, and would take one node after the other."""
     state = replace(state, failures=replace(state.failures, overdue=state.failures.overdue + 1))
-    if state.failures.overdue < run.settings.max_attempts:
+    if state.failures.overdue < run.protection.max_attempts:
         return state
     running = next(iter(state.passes.running), None)
     which = "a pass" if running is None else f"batches {running.first} to {running.last}"

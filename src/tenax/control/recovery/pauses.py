@@ -20,9 +20,9 @@ def waited_s(faults: int) -> float:
 
 def has_patience(run: Run, faults: int) -> bool:
     """Whether it is tried again after so many faults in a row."""
-    return waited_s(faults) <= run.settings.storage_patience_s
+    return waited_s(faults) <= run.protection.storage_patience_s
 
 
 def given_up(run: Run, what: str, cause: str) -> str:
     """Why a run ends that has waited long enough."""
-    return f"{what} after {run.settings.storage_patience_s:g} s of waiting: {cause}"
+    return f"{what} after {run.protection.storage_patience_s:g} s of waiting: {cause}"

@@ -17,13 +17,12 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.narrator import Happening, sentence
 from tenax.control.notices import Notice
 from tenax.control.records import plain
-from tenax.control.state import Strategy
 from tenax.engine.driver.answers import failed
 from tenax.engine.driver.checkpoints import Checkpoints
 from tenax.engine.driver.jobs import JobRunner, group_of
 from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
-from tenax.engine.driver.nodes import Nodes, Roles
+from tenax.engine.driver.nodes import Nodes
 from tenax.engine.driver.passes import Passes
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
@@ -31,12 +30,14 @@ from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
 from tenax.engine.masters import check_master
 from tenax.engine.observer import Observer
+from tenax.engine.protection import Protected, planned
 from tenax.engine.session import Session
-from tenax.engine.settings import RunSettings
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.worker.orders import Places, Shipped
 from tenax.errors import EpochLost, StartStopped, StoreFailed
 from tenax.model.graph import TaskGraph
+from tenax.model.protection import Strategy
+from tenax.model.settings import Settings
 
 POLL_S = 0.05
 CHECK_EVERY_S = 0.5  # whether the store is still ours
@@ -56,19 +57,21 @@ class Driver:
         self,
         application: Application,
         folder: Path,
-        settings: RunSettings,
+        settings: Settings,
         observer: Observer,
         session: Session | None = None,
+        plan: Protected | None = None,
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
-        check_rebuilt(application, settings.control.strategy, settings.strategies)
-        if session is None and settings.master is not None:
-            check_master(settings.master)
-        if not settings.replay:
+        check_rebuilt(application, settings.protection)
+        if session is None and settings.cluster.master is not None:
+            check_master(settings.cluster.master)
+        if not settings.start.replay:
             for note in rehearse(application, resumed=has_batches(folder)):
                 observer.said(note)
         self._session = session
         self.settings = settings
+        self.plan = planned(application.topology, settings.protection) if plan is None else plan
         self.observer = observer
         self.graph = TaskGraph(application.topology)
         self._taken = taken = take_over(application, self.graph, folder.resolve(), settings, observer)
@@ -83,7 +86,7 @@ class Driver:
         self._began_s = time.monotonic()
         self._trace = ""
         self._reported = self.publisher.final
-        self._waits = StorageWaits(observer.said, settings.control.storage_patience_s)
+        self._waits = StorageWaits(observer.said, settings.protection.storage_patience_s)
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
@@ -114,23 +117,15 @@ class Driver:
         self._events.put(events.StopRequested("asked to"))
 
     def _own_session(self, work: Path) -> Session:
-        given = self.settings
-        return Session(work, given.nodes, given.master, heartbeat=given.heartbeat, stop_asked=lambda: self._stop_asked)
+        return Session(work, self.settings.cluster, stop_asked=lambda: self._stop_asked)
 
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
         session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
         pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
         try:
             self._prepare(session, work)
-            coordinator = Coordinator(
-                self.graph,
-                self.settings.control,
-                self.settings.retain,
-                self.settings.replicas,
-                self.publisher.published,
-                strategies=self.settings.strategies,
-                active_active=self.settings.active_active,
-            )
+            plan = self.plan
+            coordinator = Coordinator(self.graph, self.settings, plan.retain, plan.replicas, self.publisher.published)
             return self._loop(coordinator, pool)
         finally:
             self._stopping.set()
@@ -142,8 +137,7 @@ class Driver:
         given, application, graph = self.settings, self.application, self.graph
         shipped = Shipped(application, Places(work / NODES, self.store.folder))
         self._jobs = jobs = JobRunner(session.context, session.context.broadcast(pack(shipped)))
-        roles = Roles(given.racks, given.slots, given.standby_nodes, given.standby_slots)
-        self.nodes = nodes = Nodes(session, jobs, work / NODES, roles)
+        self.nodes = nodes = Nodes(session, jobs, work / NODES, given.cluster)
         self._membership = membership = Membership(session, jobs, nodes, self.observer, self._events.put)
         uploads = Uploads()
         self._passes = Passes(
@@ -157,7 +151,7 @@ class Driver:
             latecomers=self.latecomers,
             observer=self.observer,
             began_s=self._began_s,
-            strict_lateness=given.strict_lateness,
+            strict_lateness=given.batches.strict_lateness,
         )
         self._checkpoints = Checkpoints(
             application,
@@ -166,8 +160,8 @@ class Driver:
             nodes,
             membership,
             uploads,
-            deadline_s=given.control.pass_deadline_s,
-            suspends=Strategy.SYNCHRONOUS in {given.control.strategy, *given.strategies.values()},
+            deadline_s=given.bounds.pass_deadline_s,
+            suspends=Strategy.SYNCHRONOUS in given.protection.all_strategies,
         )
 
     def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor) -> instructions.Stop:
@@ -250,7 +244,7 @@ class Driver:
 
     def _done(self, instruction: instructions.Instruction) -> events.Event | None:
         match instruction:
-            case instructions.LogBatches() if self.settings.replay:
+            case instructions.LogBatches() if self.settings.start.replay:
                 return events.BatchesLogged(instruction.first, instruction.first - 1, ended=True)
             case instructions.LogBatches():
                 return self.planner.log(instruction.first, instruction.count, self._stopping)
@@ -264,9 +258,10 @@ class Driver:
                 return self._plan(instruction)
             case instructions.Trim():
                 self.ordering.trim(instruction)
-                batches_before = 0 if self.settings.keep_batches else instruction.source_log_before
+                keep = self.settings.batches.keep_batches
+                batches_before = 0 if keep else instruction.source_log_before
                 self.store.trim(instruction.checkpoints_before, batches_before)
-                self.planner.forget_before(instruction.source_log_before, release=not self.settings.keep_batches)
+                self.planner.forget_before(instruction.source_log_before, release=not keep)
             case instructions.CancelPass():
                 self._jobs.cancel(group_of(self._taken.run_id, str(instruction.pass_id)))
             case instructions.CancelCheckpoint():
@@ -289,8 +284,7 @@ class Driver:
         return events.Published(instruction.pass_id, instruction.tentative)
 
     def _plan(self, instruction: instructions.PlanReplicas) -> events.Event:
-        assert self.settings.replan is not None, "replicas that are to follow the load have a planner"
-        better = self.settings.replan(instruction.rows, instruction.replicas)
+        better = self.plan.replanned(instruction.rows, instruction.replicas)
         return events.ReplicasPlanned(instruction.batch, better.replicas, better.before, better.after)
 
     def _started(self) -> events.Started:

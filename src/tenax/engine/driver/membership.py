@@ -43,7 +43,7 @@ class Membership:
         self._nodes = nodes
         self._observer = observer
         self._report = report
-        self._proofs = Proofs(jobs.ask, session.heartbeat)
+        self._proofs = Proofs(jobs.ask, session.cluster)
         self._looking = threading.Lock()
 
     def first_nodes(self, stop_asked: Callable[[], bool]) -> tuple[Node, ...]:

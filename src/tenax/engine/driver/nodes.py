@@ -6,34 +6,14 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tenax.engine.driver.jobs import JobRunner
 from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
+from tenax.model.settings import ClusterSettings
 
 TOGETHER_S = 0.05  # nodes that are lost so soon after each other are lost together
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """What a node is by its place among the nodes: the first so many are standby, and racks take turns."""
-
-    racks: int | None = None
-    slots: int | None = None
-    standby_nodes: int = 0
-    standby_slots: int | None = None
-
-    def node(self, name: str, place: int) -> Node:
-        """The node of that name at a place, counted from 0."""
-        standby = place < self.standby_nodes
-        slots = self.standby_slots if standby else self.slots
-        return Node(name, rack=self.rack(place), slots=slots, standby=standby)
-
-    def rack(self, place: int) -> str | None:
-        """The rack of a place."""
-        return None if self.racks is None else f"rack{place % self.racks + 1}"
 
 
 class Nodes:
@@ -43,11 +23,11 @@ class Nodes:
     - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real.
     """
 
-    def __init__(self, session: Session, jobs: JobRunner, folder: Path, roles: Roles) -> None:
+    def __init__(self, session: Session, jobs: JobRunner, folder: Path, cluster: ClusterSettings) -> None:
         self._session = session
         self._jobs = jobs
         self._folder = folder
-        self._roles = roles
+        self._cluster = cluster
         self._lock = threading.Lock()
         self._known: dict[str, NodeInfo] = {}
         self._places: dict[str, int] = {}
@@ -115,7 +95,7 @@ class Nodes:
                 place = next(free for free in range(len(self._places) + 1) if free not in self._places.values())
                 self._known[name] = info
                 self._places[name] = place
-                made.append(self._roles.node(name, place))
+                made.append(self._cluster.node(name, place))
         return tuple(made)
 
     def give_up(self, name: str) -> NodeInfo | None:
@@ -144,4 +124,4 @@ class Nodes:
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""
         with self._lock:
-            return self._roles.rack(self._places[name])
+            return self._cluster.rack(self._places[name])

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tenax.engine.session import Heartbeat, NodeInfo
+from tenax.engine.session import NodeInfo
+from tenax.model.settings import ClusterSettings
 
 
 class Question(Protocol):
@@ -50,10 +51,10 @@ class Proofs:
     - A node that has no room for the question is not judged.
     """
 
-    def __init__(self, ask: Ask, heartbeat: Heartbeat, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Ask, cluster: ClusterSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
-        self._interval_s = heartbeat.interval_s
-        self._patience_s = heartbeat.interval_s * heartbeat.misses
+        self._interval_s = cluster.heartbeat_s
+        self._patience_s = cluster.heartbeat_s * cluster.missed
         self._clock = clock
         self._lock = threading.Lock()
         self._jobs: dict[object, tuple[float, tuple[str, ...]]] = {}

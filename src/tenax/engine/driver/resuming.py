@@ -8,12 +8,13 @@ from pathlib import Path
 from tenax.application.application import Application
 from tenax.application.rehearsal import logged_positions, with_known_schemas
 from tenax.batching.batches import BatchPlanner
+from tenax.connectors.source import Limits
 from tenax.control.versions import Cut
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.publishing import Publisher
 from tenax.engine.observer import Observer
-from tenax.engine.settings import RunSettings
 from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
 from tenax.store import cuts, records
 from tenax.store.checkpoints import ValidCheckpoint
 from tenax.store.store import Store
@@ -40,7 +41,7 @@ class TakenOver:
 
 
 def take_over(
-    application: Application, graph: TaskGraph, folder: Path, settings: RunSettings, observer: Observer
+    application: Application, graph: TaskGraph, folder: Path, settings: Settings, observer: Observer
 ) -> TakenOver:
     """Claim a store, which must be of this code, or of code whose change is accepted.
 
@@ -50,17 +51,17 @@ def take_over(
     """
     application = with_known_schemas(application, logged_positions(folder))
     fingerprint = application.fingerprint()
-    admission = admitted(application, folder, fingerprint, settings.accept_changes)
+    admission = admitted(application, folder, fingerprint, settings.start.accept_changes)
     check_takeover(folder, application, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
     store = Store.open(folder, admission.fingerprint, admitted=True)
     fence(admission, folder, store.epoch)
-    changes = admitted(application, folder, fingerprint, settings.accept_changes)  # as the last driver left it
+    changes = admitted(application, folder, fingerprint, settings.start.accept_changes)  # as the last driver left it
     run_id = f"{store.identity}-{store.epoch}"
     publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
     note_outputs(folder, outputs_of(application))
-    planner = BatchPlanner(
-        application, store, settings.limits, settings.batch_s, drain=settings.drain, tell=observer.said
-    )
+    batches = settings.batches
+    limits = Limits(batches.max_rows, *([] if batches.max_bytes is None else [batches.max_bytes]))
+    planner = BatchPlanner(application, store, limits, batches.batch_s, drain=settings.start.drain, tell=observer.said)
     ordering = Ordering(application, graph, planner, run_id)
     planner.follow(ordering.newest_marks)
     _tell_results(store, publisher, observer)
