@@ -105,7 +105,7 @@ class BatchPlanner:
         return self._batches[number]
 
     def known_at(self, number: int) -> float | None:
-        """When the ranges of a batch were known, on the monotonic clock; nobody knows it of an earlier driver's."""
+        """When the ranges of a batch were known, on the monotonic clock; it is not known of an earlier driver's."""
         return self._known_s.pop(number, None)
 
     def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
@@ -169,7 +169,7 @@ class BatchPlanner:
     def _release(self, name: str, position: Json) -> None:
         try:
             self._sources[name].released(position)
-        except Exception as error:  # what is kept too long harms nobody
+        except Exception as error:  # what is kept too long does no harm
             self._tell_once(f"source {name!r} was told what is never read again, and raised {cause_of(error)}")
 
     def _renewed(self, batch: Batch) -> Batch:

@@ -1,4 +1,4 @@
-"""Which source partitions are idle, and how far windows may go on without them: decided by the driver, then logged."""
+"""Idle source partitions: which there are, and how far watermarks may go on without them; decided once, then logged."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Floors = Mapping[str, tuple[int | None, ...]]
 class Idle:
     """What is logged with a batch: the idle partitions by source, and the floors of all that have ever been idle.
 
-    A floor never falls and never goes, so that watermarks never go back when a partition comes back, and whoever begins
-    at a later batch finds all that there is to know in it.
+    A floor never falls and never goes, so that watermarks never go back when a partition comes back, and
+    a driver that begins at a later batch finds all that there is to know in it.
     """
 
     partitions: Mapping[str, tuple[int, ...]]
@@ -46,7 +46,7 @@ class Idleness:
       longer as soon as it has rows. What an earlier driver has logged as idle stays so.
     - An idle partition counts as being where the slowest active partition of its source is; where all are idle, where
       the furthest of them is, or the slowest of the other sources that meet it in some operator.
-    - Where all of those are idle as well, nobody is waited for: the furthest of them decides.
+    - Where all of those are idle as well, none is waited for: the furthest of them decides.
     - How far partitions are is what passes have reported. So a floor may lag behind, and never runs ahead.
     """
 

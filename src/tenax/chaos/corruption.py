@@ -152,10 +152,6 @@ def damage(random: Random, root: Path) -> tuple[Path, str]:
     return path, f"{path.relative_to(root)}: {kind}"
 
 
-def _swapped(lines: list[bytes], place: int) -> list[bytes]:
-    return [*lines[:place], lines[place + 1], lines[place], *lines[place + 2 :]]
-
-
 def _flipped(random: Random, content: bytes) -> bytes:
     if not content:
         return b"x"

@@ -1,4 +1,4 @@
-"""Carrying out a schedule of faults on the processes of one's own cluster."""
+"""Fault injection: a schedule carried out on the processes of the cluster that this process has started."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Injector:
         try:
             while not self._over.wait(POLL_S):  # until the run is over, however that ends
                 self.look(driver)
-        except Exception as error:  # told by whoever waits for the run: a thread has nobody to tell
+        except Exception as error:  # raised again by the thread that waits for the run
             self._error = error
             driver.request_stop()
 
@@ -92,7 +92,7 @@ class Injector:
         self._progress.learn(new)
         self._end_hung(new)
         self._started = self._started or any(moment.what is What.STARTED for moment in new)
-        if not self._started:  # nobody knows yet which nodes there are
+        if not self._started:  # it is not known yet which nodes there are
             return
         now_s = self._recorder.now_s
         for number, fault in self._pending[:]:

@@ -27,7 +27,7 @@ from tenax.store.store import LoggedBatch
 NO_ROWS = pl.DataFrame()
 MAX_SHOWN = 5  # findings that a text names
 REPLAY = "replay"  # the folder of the run without failures, beside the store
-REPLAYED = Settings.of(replay=True, keep_batches=True, max_batches_per_pass=8)  # nobody waits for single batches
+REPLAYED = Settings.of(replay=True, keep_batches=True, max_batches_per_pass=8)  # no reader waits for single batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ def main() -> int:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it is gone: nobody would look at it any more."""
+    """End this process when the one that started it is gone: its outcome would be read by nothing."""
     while os.getppid() == parent:
         time.sleep(PARENT_LOOK_S)
     os._exit(1)

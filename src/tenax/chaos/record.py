@@ -1,4 +1,4 @@
-"""What happened in a run and when: a timeline of moments, and what it says of every failure."""
+"""The timeline of a run: what happened when, and how every fault was met."""
 
 from __future__ import annotations
 

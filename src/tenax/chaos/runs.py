@@ -1,4 +1,4 @@
-"""One run under faults, from its settings to its outcome."""
+"""Trials: a run under faults, from its settings to the outcome that both judges give."""
 
 from __future__ import annotations
 

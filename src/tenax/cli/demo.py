@@ -196,7 +196,7 @@ class DemoEnded(TenaxError):
 
 
 class DemoStopped(DemoEnded):
-    """Somebody stopped it."""
+    """A signal stopped it."""
 
 
 def _account(outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float) -> Account:

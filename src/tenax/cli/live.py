@@ -1,4 +1,4 @@
-"""What a run shows while it goes on, and at its end."""
+"""The live view of a run: progress, lag, sizes and costs while it goes on, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LiveView(Observer):
         self._live.stop()
 
     def follow(self, latecomers: Latecomers) -> None:
-        """Show the late rows that somebody else counts."""
+        """Show the late rows that the driver counts."""
         self._latecomers = latecomers
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a run is measured by while it goes on: how far outputs are behind, how much is kept."""
+"""Measures of a run while it goes on: the lag of its outputs, what windows wait for, the bytes that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and SIGHUP mean to a command that runs something, and output that nobody may want any more."""
+"""What Ctrl-C, SIGTERM and SIGHUP mean to a command that runs something, and output whose reader has left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKED = "finishing the running batches; Ctrl-C again ends at once"
 
 
 class Stopping:
-    """Whether somebody wants a command to end, and what it does about it.
+    """Whether a command is asked to end, and what it does about it.
 
     - The first of the signals asks for an end in good order: `then` is called, now or as soon as it is given.
     - Ctrl-C after that ends at once, with all processes that were started; what the store holds can be gone on from.
@@ -100,13 +100,13 @@ def end_at_once() -> None:
 
 
 class Lasting:
-    """A stream of text that goes nowhere once its reader has left: a run does not end because nobody watches it."""
+    """A stream of text that goes nowhere once its reader has left: a run does not end because its reader has left."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, if somebody may read it."""
+        """Write, as long as there is a reader."""
         with self._kept():
             self._stream.write(text)
         return len(text)

@@ -1,1 +1,1 @@
-"""Runs topologies: sources, sinks and the driver's store, and what carries a batch through them."""
+"""Runs applications on Spark: the cluster, the driver that carries out control, and what runs in Spark tasks."""

@@ -1,4 +1,4 @@
-"""What protection costs a run, as its own reports tell."""
+"""What protection costs a run: checkpoints, replicas and retained outputs, counted from its reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual machine of a driver: started out of reach of the terminal's signals, with a secret that nobody sees."""
+"""The virtual machine of a driver: out of reach of the terminal's signals, with a secret that no other user sees."""
 
 from __future__ import annotations
 

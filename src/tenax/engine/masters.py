@@ -1,4 +1,4 @@
-"""Spark masters of others: what is wrong with one is said before Spark starts, which would wait for minutes."""
+"""External Spark masters: one that is wrong or does not answer is refused before Spark waits for it for minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who watches a run: the contract between the driver and what shows or records what it does."""
+"""Observers of a run: the contract between the driver and what shows or records what it does."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ _held: list[Scratch] = []  # by this process
 class Scratch:
     """A folder in which all processes of a cluster keep sockets, shuffle files and whatever else is temporary.
 
-    - Nobody but the user may look into it: the sockets of Python workers ask for no secret.
-    - It says who owns it. When its owner is dead, whoever starts a cluster next ends the processes that still carry its
+    - Only the user may look into it: the sockets of Python workers ask for no secret.
+    - It says who owns it. When its owner is dead, the next start of a cluster ends the processes that still carry its
       mark, and deletes it; a folder that does not say so, or of another machine, is left alone.
     - `also` are folders and links that go with it, should all end at once; else their owners see to them.
     """
@@ -86,7 +86,7 @@ def _prefix() -> str:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether it is a scratch folder of this user, and not a link that somebody has put there."""
+    """Whether it is a scratch folder of this user, and not a link that another user has put there."""
     try:
         return (
             re.fullmatch(rf"{_prefix()}\w+", folder.name) is not None

@@ -86,8 +86,8 @@ class NodeInfo:
 class Session:
     """A Spark context with the settings that passes need, and its nodes.
 
-    - Without a master it starts an embedded cluster of real executor processes on loopback. Whoever wants to be one of
-      them must know its secret, which is made anew each time and stands in no command line.
+    - Without a master it starts an embedded cluster of real executor processes on loopback. An executor must
+      know its secret, which is made anew each time and stands in no command line.
     - A setting of the user's that would break a pass is refused, with the reason.
     - Once `stop_asked` says so, a session that starts gives up (`StartStopped`).
     """

@@ -1,4 +1,4 @@
-"""What travels to the nodes once per run, and who is to blame if it cannot."""
+"""Serialization of an application for its nodes, once per run; what cannot be pickled is named."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def admitted(application: Application, folder: Path, fingerprint: Mapping[str, J
 
 
 def fence(changes: Changes, folder: Path, epoch: int) -> None:
-    """Let nobody commit any more where outputs went before."""
+    """Let no driver commit any more where outputs went before."""
     for log in changes.left:
         if (folder / log).exists():
             Journal.open(folder / log, epoch)[0].close()

@@ -115,7 +115,7 @@ class Changes:
     def record(self, store: Store, cut: Cut | None, published: int) -> None:
         """Write the change down: from now on the store is this code's.
 
-        By now nobody else can commit anything; what the driver before has done at the last moment is seen here.
+        By now no other driver can commit anything; what the driver before has done at the last moment is seen here.
         """
         if self.words:
             stands = 0 if cut is None else cut.number

@@ -1,4 +1,4 @@
-"""What goes wrong, as the coordinator hears it: failures of workers and of instructions turned into its events."""
+"""Failures as events: what went wrong in workers or in an instruction, as the coordinator hears of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that came too late: how many, from where, how late, and what would have kept them."""
+"""Late rows: how many came behind the watermark, from where, how late, and which lateness would have kept them."""
 
 from __future__ import annotations
 

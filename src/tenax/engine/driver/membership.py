@@ -27,7 +27,7 @@ class Membership:
     - New executors are registered and reported to have joined; nodes whose executors are gone are reported as lost.
     - A node whose Python workers hang, or whose job does not end within its deadline, is given up: it is reported as
       lost, and its executor ended.
-    - Every job on nodes runs within `bounded`, so that there is a deadline and somebody looks at its nodes.
+    - Every job on nodes runs within `bounded`, so that it has a deadline and its nodes owe proofs.
     """
 
     def __init__(

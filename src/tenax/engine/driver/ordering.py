@@ -1,4 +1,4 @@
-"""From what the coordinator says to what workers need: orders, and what passes bring back for later ones."""
+"""Orders of passes: instructions turned into what workers need, with what earlier passes have reported."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Ordering:
         place = {name: number for number, name in enumerate(names)}
         steps = [self._step(step, place, published) for step in instruction.steps]
         homes: dict[int, tuple[int, ...]] = {}
-        for step in sorted(steps, key=lambda step: step.role is Role.REPLICA):  # whoever sends comes first
+        for step in sorted(steps, key=lambda step: step.role is Role.REPLICA):  # the copy that sends comes first
             homes[step.task] = (*homes.get(step.task, ()), step.node)
         steps += self._read_beside(steps, homes)
         readings = tuple(self._reading(reading, place[reading.node]) for reading in instruction.readings)

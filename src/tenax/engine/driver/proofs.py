@@ -1,4 +1,4 @@
-"""Nodes whose Python workers hang while their executors live, found by asking."""
+"""Liveness of Python workers: nodes that take long are asked for a proof, and those that hang are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results on their way from passes to sinks."""
+"""Publication: staged results of passes are committed to their sinks, final or tentative, each batch once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Publisher:
 
     @property
     def notices(self) -> list[str]:
-        """What lies among the results that nobody has committed, or is not as it was."""
+        """What lies among the results that no commit explains, or is not as it was."""
         return [notice for committer in self._committers.values() for notice in committer.notices]
 
     @property

@@ -47,7 +47,7 @@ def take_over(
 
     - All that may be refused is refused before the claim: a driver that still runs is not disturbed for nothing, and
       what was lost can still be put back.
-    - From the claim on, whoever had the store before commits nothing more.
+    - From the claim on, the driver that had the store before commits nothing more.
     """
     application = with_known_schemas(application, logged_positions(folder))
     fingerprint = application.fingerprint()

@@ -1,4 +1,4 @@
-"""Telling what a run waits for: faults of sinks and of the store, until they are over, and answers that take long."""
+"""What a run waits for, in words: faults of sinks and of the store until they are over, and answers that take long."""
 
 from __future__ import annotations
 

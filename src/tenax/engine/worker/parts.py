@@ -1,4 +1,4 @@
-"""What a node adds to a checkpoint: each task's new segments, small ones together in one file of the store."""
+"""A node's part of a checkpoint: each task's new segments, small ones together in one file of the store."""
 
 from __future__ import annotations
 

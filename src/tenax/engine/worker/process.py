@@ -1,4 +1,4 @@
-"""The one worker of this Python process, made when its first stage runs."""
+"""The worker of this Python process, made when its first stage runs, and the node that it belongs to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
 
 
 def close_workers() -> None:
-    """Let go of all that sources and sinks have connected in this process; what they raise harms nobody any more."""
+    """Let go of all that sources and sinks have connected in this process; what they raise does no harm any more."""
     while _workers:
         _, worker = _workers.popitem()
         try:

@@ -41,7 +41,7 @@ from tenax.operators.keys import owners, split
 from tenax.planning.levels import stays
 from tenax.store.checkpoints import StoredSegment
 
-TRIM_EVERY = 16  # batches between two looks for files that nobody needs
+TRIM_EVERY = 16  # batches between two looks for files that no task needs
 
 Chunk = bytes | tuple[pl.DataFrame, int]
 """Encoded, or as rows and watermark where it stays in this process."""
@@ -200,7 +200,7 @@ class Worker:
                     self.states.forget(self.graph.task(task))
 
     def _trim(self, order: Order, task: int) -> None:
-        """Delete the files of a task that nobody will ask for."""
+        """Delete the files of a task that no step will ask for."""
         name = self.graph.task(task)
         drop_outputs(self.states.folder(name), order.retained_before_of.get(task, order.retained_before))
         self.states.drop_before(name, order.keep)
@@ -302,7 +302,7 @@ class Worker:
         return computation.read(index, planned, work.marks[-1], self._nothing(operator), floor_us, ended)
 
     def _stage(self, order: Order, output: str, index: int, batch: int, rows: pl.DataFrame, work: Work) -> None:
-        """Write a result where nobody sees it until it is published; only primaries have results."""
+        """Write a result where no reader sees it until it is published; only primaries have results."""
         sink = self.application.sinks.get(output)
         if sink is not None and work.order.role is Role.PRIMARY and batch > work.order.published:
             try:
