@@ -71,7 +71,7 @@ class Clock:
 
 def decided(
     of: Application,
-    marks_s: Mapping[tuple[str, int], int],
+    times_s: Mapping[tuple[str, int], int],
     quiet: Mapping[str, tuple[int, ...]],
     after_s: float = 11.0,
     before: Idle = NONE_IDLE,
@@ -80,7 +80,7 @@ def decided(
     """What is decided when these partitions have had no rows for so long."""
     clock = Clock()
     idleness = Idleness(of, clock)
-    idleness.marks = lambda: {partition: at * SECOND for partition, at in marks_s.items()}
+    idleness.highest_us = lambda: {partition: at * SECOND for partition, at in times_s.items()}
     counts = {name: of.topology.operator(name).parallelism for name in of.sources}
     answers: dict[str, Planned | NothingNew] = {
         name: Planned((None,) * count, None, 1, quiet=quiet.get(name, ()))
@@ -116,11 +116,11 @@ def test_where_all_partitions_are_idle_the_furthest_decides(tmp_path: Path) -> N
 
 def test_a_source_that_is_idle_counts_as_being_where_the_slowest_of_those_is_that_it_meets(tmp_path: Path) -> None:
     of = joined(tmp_path)
-    marks = {("s", 0): 90, ("s", 1): 70, ("t", 0): 20, ("u", 0): 10}
-    assert seconds(decided(of, marks, {"t": (0,)})) == {"t": [68]}  # the watermark of s, which allows 2 s
-    both = decided(of, marks, {"t": (0,), "s": (0, 1)})
+    times_s = {("s", 0): 90, ("s", 1): 70, ("t", 0): 20, ("u", 0): 10}
+    assert seconds(decided(of, times_s, {"t": (0,)})) == {"t": [68]}  # the watermark of s, which allows 2 s
+    both = decided(of, times_s, {"t": (0,), "s": (0, 1)})
     assert seconds(both) == {"s": [None, 88], "t": [88]}
-    assert seconds(decided(of, marks, {"u": (0,)})) == {}  # it meets nobody: its own rows decide
+    assert seconds(decided(of, times_s, {"u": (0,)})) == {}  # it meets no other: its own rows decide
 
 
 def test_a_floor_neither_falls_nor_goes_when_a_partition_comes_back(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_floor_neither_falls_nor_goes_when_a_partition_comes_back(tmp_path: Pa
     before = Idle({"s": (1,)}, {"s": (None, 50 * SECOND)})
     back = decided(of, {("s", 0): 60, ("s", 1): 20}, {}, before=before)
     assert back == Idle({}, {"s": (None, 50 * SECOND)})
-    again = decided(of, {("s", 0): 40, ("s", 1): 20}, {"s": (1,)}, before=before)  # marks of a driver that starts
+    again = decided(of, {("s", 0): 40, ("s", 1): 20}, {"s": (1,)}, before=before)  # event times of a driver that starts
     assert seconds(again) == {"s": [None, 50]}
 
 
@@ -165,10 +165,10 @@ def test_a_batch_without_rows_lets_windows_close_when_nothing_comes(tmp_path: Pa
     messages: list[str] = []
     store = Store.open(tmp_path / "store", {})
     planner = BatchPlanner(one_source(tmp_path, idle_after="10ms"), store, Limits(100), 0.0, tell=messages.append)
-    marks = {("s", 0): NO_WATERMARK_US, ("s", 1): NO_WATERMARK_US}
-    planner.follow(lambda: marks)
+    times_us = {("s", 0): NO_WATERMARK_US, ("s", 1): NO_WATERMARK_US}
+    planner.follow(lambda: times_us)
     assert plan(planner, 1).rows == 30
-    marks["s", 0] = START_US + 29 * SECOND  # the pass is done
+    times_us["s", 0] = START_US + 29 * SECOND  # the pass is done
     empty = plan(planner, 2)
     assert (empty.rows, empty.ranges, empty.ended) == (0, {"s": (None, None)}, False)
     assert empty.idle.floors == {"s": (None, START_US + 29 * SECOND)}
@@ -188,8 +188,8 @@ def test_a_partition_that_will_get_no_file_any_more_holds_nothing(tmp_path: Path
     write(tmp_path / "in" / "a.parquet", range(30))
     store = Store.open(tmp_path / "store", {})
     planner = BatchPlanner(one_source(tmp_path, follow=False), store, Limits(20), 0.0)
-    marks = {("s", 0): START_US + 9 * SECOND}
-    planner.follow(lambda: marks)
+    times_us = {("s", 0): START_US + 9 * SECOND}
+    planner.follow(lambda: times_us)
     first = plan(planner, 1)
     assert (first.rows, first.idle.partitions) == (10, {"s": (1,)})
     assert first.idle.floors == {"s": (None, START_US + 9 * SECOND)}

@@ -79,7 +79,7 @@ def test_replay_copies_make_the_same_outputs_again_and_no_results(cluster: Clust
                 queue.append(producer)
     start = tuple(Version(task, 0, NO_PASS) for task in cluster.graph.tasks(range(len(cluster.graph))))
     steps = tuple(replace(cluster.step(task), start=start[task], role=Role.REPLAY) for task in sorted(above))
-    steps = tuple(replace(step, mark=order.steps[step.task].mark) for step in steps)
+    steps = tuple(replace(step, highest_us=order.steps[step.task].highest_us) for step in steps)
     lost = StepOrder(number, 1 - cluster.homes[number][0], start[number])
     reports = cluster.run(again(cluster, order, (*steps, lost), ()))
     assert not any(report.staged for report in reports)

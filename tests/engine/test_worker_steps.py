@@ -97,7 +97,7 @@ def test_a_checkpoint_restores_every_task_on_new_nodes(tmp_path: Path) -> None:
     parts = {cluster.workers[0].graph.number(task): files for task, files in stored.items()}
     restored = Cluster(cluster.application, tmp_path, 3)
     restored.heads, restored.positions, restored.batch = cluster.heads, dict(cluster.positions), 3
-    restored.restored, restored.marks = parts, dict(cluster.marks)
+    restored.restored, restored.highest_us = parts, dict(cluster.highest_us)
     straight = results(cluster.run(cluster.order(2, 9)), tmp_path)
     for node in (tmp_path / "nodes").iterdir():
         shutil.rmtree(node)

@@ -59,14 +59,16 @@ class Cluster:
         self.workers = [Worker(built, self.places, name) for name in self.names]
         self.heads = tuple(Version(task, 0, NO_PASS) for task in self.graph.tasks(range(len(self.graph))))
         self.restored: dict[int, tuple[StoredSegment, ...]] = {}
-        self.marks: dict[int, int] = {}
+        self.highest_us: dict[int, int] = {}
         self.positions: dict[str, object] = {}
         self.batch = 0
 
     def step(self, task: int) -> StepOrder:
         """The next step of a task, from its head."""
-        mark = self.marks.get(task, NO_WATERMARK_US)
-        return StepOrder(task, self.homes[task][0], self.heads[task], restored=self.restored.get(task), mark=mark)
+        time_us = self.highest_us.get(task, NO_WATERMARK_US)
+        return StepOrder(
+            task, self.homes[task][0], self.heads[task], restored=self.restored.get(task), highest_us=time_us
+        )
 
     def order(self, batches: int, number: int) -> Order:
         ranges, ended = {}, False
@@ -109,7 +111,7 @@ class Cluster:
         self.heads = tuple(replace(head, batch=order.last, pass_id=order.pass_id) for head in self.heads)
         self.restored = {}
         reports = [report for bundle in last for report in bundle.reports]
-        self.marks |= {report.task: report.marks[-1] for report in reports if report.marks}
+        self.highest_us |= {report.task: report.highest_us[-1] for report in reports if report.highest_us}
         return reports
 
 

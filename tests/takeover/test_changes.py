@@ -129,7 +129,7 @@ def store_checkpoint(
     parts = {task: upload_segments(store.folder, task, {"base": b"state of %d" % batch}) for task in tasks}
     notes = {
         **cuts.to_record(cut),
-        "marks": {},
+        "highest_us": {},
         "schemas": to_record(built.schemas),
     }
     store.commit_checkpoint(Checkpoint(number, store.epoch, parts, {}, notes, cut.oldest_batch))
@@ -405,7 +405,7 @@ def test_a_state_that_would_get_rows_of_other_columns_is_named(tmp_path: Path) -
     task = Task("totals", 0)
     tasks = TaskGraph(before.topology).tasks(range(4))
     cut = Cut(1, tuple(Version(each, 1, PassId(1, 1)) for each in tasks))
-    notes = {**cuts.to_record(cut), "marks": {}, "schemas": to_record(before.schemas)}
+    notes = {**cuts.to_record(cut), "highest_us": {}, "schemas": to_record(before.schemas)}
     opened.log_batch(1, None)
     opened.commit_checkpoint(Checkpoint(1, 1, {task: ()}, {}, notes))
     opened.close()

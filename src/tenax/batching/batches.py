@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tenax.application.application import Application
 from tenax.application.traces import cause_of
-from tenax.batching.idleness import NONE_IDLE, Idle, Idleness, Marks
+from tenax.batching.idleness import NONE_IDLE, HighestTimes, Idle, Idleness
 from tenax.connectors.files import FileSource
 from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Limits, NothingNew, Planned
@@ -96,9 +96,9 @@ class BatchPlanner:
         """Where every source stands after the newest logged batch; nowhere if there is none."""
         return self._batches[self.logged].positions if self._batches else {}
 
-    def follow(self, marks: Marks) -> None:
-        """Know from now on how far source partitions have come."""
-        self._idleness.marks = marks
+    def follow(self, highest_us: HighestTimes) -> None:
+        """Know from now on the highest event times of source tasks."""
+        self._idleness.highest_us = highest_us
 
     def batch(self, number: int) -> Batch:
         """A logged batch."""

@@ -17,7 +17,7 @@ MICROSECONDS = 1_000_000
 Partition = tuple[str, int]
 """A source and the number of one of its partitions."""
 
-Marks = Callable[[], Mapping[Partition, int]]
+HighestTimes = Callable[[], Mapping[Partition, int]]
 """The highest event time that every source partition is known to have read."""
 
 Floors = Mapping[str, tuple[int | None, ...]]
@@ -56,7 +56,7 @@ class Idleness:
         self._near = _grouped(TaskGraph(application.topology))
         self._clock = clock
         self._rows_s: dict[Partition, float] = {}
-        self.marks: Marks = dict
+        self.highest_us: HighestTimes = dict
 
     def decide(self, answers: Mapping[str, Planned | NothingNew], before: Idle, ended: Sequence[str]) -> Idle:
         """What holds for a batch with these ranges; `ended` sources need no floor, for nothing waits for them."""
@@ -83,14 +83,14 @@ class Idleness:
         floors = dict(before.floors)
         for name, then_us in lateness_us.items():
             if name in self._sources and self._sources[name].lateness_us > then_us:
-                marks = self.marks()
+                times_us = self.highest_us()
                 known = before.floors.get(name, (None,) * self._counts[name])
-                own = (marks.get((name, number), NO_WATERMARK_US) for number in range(self._counts[name]))
+                own = (times_us.get((name, number), NO_WATERMARK_US) for number in range(self._counts[name]))
                 floors[name] = tuple(
                     floor
-                    if mark == NO_WATERMARK_US
-                    else max(mark - then_us, NO_WATERMARK_US if floor is None else floor)
-                    for mark, floor in zip(own, known, strict=True)
+                    if time_us == NO_WATERMARK_US
+                    else max(time_us - then_us, NO_WATERMARK_US if floor is None else floor)
+                    for time_us, floor in zip(own, known, strict=True)
                 )
         return Idle(before.partitions, floors)
 
@@ -127,11 +127,11 @@ class Idleness:
 
     def _reached(self, floors: Floors) -> dict[str, tuple[int, ...]]:
         """The watermark of every partition, as far as it is known."""
-        marks = self.marks()
+        times_us = self.highest_us()
         reached: dict[str, tuple[int, ...]] = {}
         for name, count in self._counts.items():
             lateness_us = self._sources[name].lateness_us
-            own = (marks.get((name, number), NO_WATERMARK_US) for number in range(count))
+            own = (times_us.get((name, number), NO_WATERMARK_US) for number in range(count))
             watermarks = (
                 NO_WATERMARK_US if highest_us == NO_WATERMARK_US else highest_us - lateness_us for highest_us in own
             )

@@ -71,7 +71,8 @@ def _step(application: Application, cuts: Mapping[str, Sequence[Cut]]) -> None:
     graph = TaskGraph(application.topology)
     last = max(len(batches) for batches in cuts.values())
     steps = tuple(
-        StepOrder(task, 0, Version(graph.task(task), 0, NO_PASS), mark=NO_WATERMARK_US) for task in range(len(graph))
+        StepOrder(task, 0, Version(graph.task(task), 0, NO_PASS), highest_us=NO_WATERMARK_US)
+        for task in range(len(graph))
     )
     layout = Layout((NODE,), dict.fromkeys(range(len(graph)), (0,)), (tuple(range(len(graph.operators))),))
     ranges = {

@@ -26,7 +26,7 @@ from tenax.store.records import JsonObject
 class Ordering:
     """What the driver carries from pass to pass on behalf of tasks.
 
-    - `marks`: the highest event time that each source task has seen, after every batch that may be read again.
+    - `highest_us`: the highest event time that each source task has seen, after every batch that may be read again.
     - Where the versions of kept checkpoints lie in the store.
 
     Passes, checkpoints and trims use it at the same time, each in a thread of its own.
@@ -38,10 +38,10 @@ class Ordering:
         self._graph = graph
         self._planner = planner
         self._run = run
-        self._marks: dict[int, dict[int, int]] = {}
+        self._highest_us: dict[int, dict[int, int]] = {}
         for number in range(len(graph)):
             if not graph.streams[graph.operator_of[number]]:
-                self._marks[number] = {0: NO_WATERMARK_US}
+                self._highest_us[number] = {0: NO_WATERMARK_US}
         self._manifests: dict[int, Mapping[Task, tuple[StoredSegment, ...]]] = {}
         self._versions: dict[Version, int] = {}
         self._lock = threading.RLock()
@@ -91,14 +91,16 @@ class Ordering:
         """Remember what later passes need."""
         with self._lock:
             for report in reports:
-                for batch, mark in enumerate(report.marks, start=instruction.first):
-                    self._marks[report.task][batch] = mark
+                for batch, time_us in enumerate(report.highest_us, start=instruction.first):
+                    self._highest_us[report.task][batch] = time_us
 
-    def newest_marks(self) -> dict[tuple[str, int], int]:
+    def newest_event_times(self) -> dict[tuple[str, int], int]:
         """The highest event time that every source task is known to have seen."""
         with self._lock:
-            newest = {self._graph.task(number): marks[max(marks)] for number, marks in self._marks.items()}
-        return {(task.operator, task.index): mark for task, mark in newest.items()}
+            newest = {
+                self._graph.task(number): times_us[max(times_us)] for number, times_us in self._highest_us.items()
+            }
+        return {(task.operator, task.index): time_us for task, time_us in newest.items()}
 
     def trim(self, instruction: Trim) -> None:
         """Let go of what nothing needs any more."""
@@ -112,9 +114,9 @@ class Ordering:
             self._versions = {
                 version: number for version, number in self._versions.items() if number in self._manifests
             }
-            for marks in self._marks.values():
-                for batch in [known for known in marks if known < instruction.source_log_before - 1]:
-                    del marks[batch]
+            for times_us in self._highest_us.values():
+                for batch in [known for known in times_us if known < instruction.source_log_before - 1]:
+                    del times_us[batch]
 
     def keep(self, cut: Cut, segments: Mapping[Task, tuple[StoredSegment, ...]]) -> None:
         """Remember where the versions of a checkpoint lie."""
@@ -129,24 +131,26 @@ class Ordering:
             return self._manifests[max(self._manifests)] if self._manifests else {}
 
     def notes(self, cut: Cut) -> JsonObject:
-        """What a checkpoint must say of sources and inputs, as plain data: marks for all batches that it spans."""
+        """What a checkpoint must say of sources and inputs, as plain data: highest event times for all its batches."""
         with self._lock:
-            marks = {
-                str(self._graph.task(number)): [marks[batch] for batch in range(cut.oldest_batch, cut.newest_batch + 1)]
-                for number, marks in self._marks.items()
+            times_us = {
+                str(self._graph.task(number)): [
+                    times_us[batch] for batch in range(cut.oldest_batch, cut.newest_batch + 1)
+                ]
+                for number, times_us in self._highest_us.items()
             }
-        return {"marks": marks, SCHEMAS: to_record(self.schemas)}
+        return {"highest_us": times_us, SCHEMAS: to_record(self.schemas)}
 
-    def restore(self, batch: int, marks: Mapping[str, Sequence[int]]) -> None:
-        """What an earlier driver noted; the first marks are those after the batch."""
-        for task, highest in marks.items():
-            self._marks[self._graph.number(Task.parse(task))] |= dict(enumerate(highest, start=batch))
+    def restore(self, batch: int, highest_us: Mapping[str, Sequence[int]]) -> None:
+        """What an earlier driver noted; the first event times are those after the batch."""
+        for task, times_us in highest_us.items():
+            self._highest_us[self._graph.number(Task.parse(task))] |= dict(enumerate(times_us, start=batch))
 
     def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
         """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""
         beside = []
         for step in steps:
-            if step.task not in self._marks:
+            if step.task not in self._highest_us:
                 continue
             operator = int(self._graph.operator_of[step.task])
             index = step.task - int(self._graph.first[operator])
@@ -172,7 +176,7 @@ class Ordering:
     def _step(self, step: Step, place: Mapping[str, int], published: Mapping[Task, int]) -> StepOrder:
         number = self._graph.number(step.task)
         restored = None
-        if step.stored and step.start.pass_id != NO_PASS and number not in self._marks:
+        if step.stored and step.start.pass_id != NO_PASS and number not in self._highest_us:
             restored = self._manifests[self._versions[step.start]][step.task]
         return StepOrder(
             number,
@@ -181,7 +185,7 @@ class Ordering:
             step.role,
             step.tentative,
             restored,
-            self._marks[number][step.start.batch] if number in self._marks else 0,
+            self._highest_us[number][step.start.batch] if number in self._highest_us else 0,
             published.get(step.task, 0),
             step.rebuilding is not None,
         )

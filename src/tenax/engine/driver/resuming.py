@@ -63,7 +63,7 @@ def take_over(
     limits = Limits(batches.max_rows, *([] if batches.max_bytes is None else [batches.max_bytes]))
     planner = BatchPlanner(application, store, limits, batches.batch_s, drain=settings.start.drain, tell=observer.said)
     ordering = Ordering(application, graph, planner, run_id)
-    planner.follow(ordering.newest_marks)
+    planner.follow(ordering.newest_event_times)
     _tell_results(store, publisher, observer)
     checkpoint = _restored(graph, store, publisher, ordering, changes, observer)
     _record(changes, store, checkpoint, publisher, observer)
@@ -98,10 +98,10 @@ def _restored(
     notes = records.mapping(checkpoint.notes)
     cut = cuts.from_record(checkpoint.number, notes)
     cut, segments = changes.applied(cut, checkpoint.segments, graph.tasks(range(len(graph))))
-    marks = records.mapping(notes["marks"])
+    highest_us = records.mapping(notes["highest_us"])
     ordering.restore(
         cut.oldest_batch,
-        {task: [int(str(mark)) for mark in records.items(highest)] for task, highest in marks.items()},
+        {task: [int(str(time_us)) for time_us in records.items(times)] for task, times in highest_us.items()},
     )
     ordering.keep(cut, segments)
     return cut

@@ -24,7 +24,7 @@ class StepOrder:
     """One task on one node: by number, as all of an order.
 
     - `restored` are the files of its start version in the store; None if that version is on the node.
-    - `mark` is the highest event time that a source task has seen at its start.
+    - `highest_us` is the highest event time that a source task has seen at its start.
     - Results up to batch `published` are committed already: a replay need not write them again.
     - A step that is `rebuilding` a state has no output.
     """
@@ -35,7 +35,7 @@ class StepOrder:
     role: Role = Role.PRIMARY
     tentative: bool = False
     restored: tuple[StoredSegment, ...] | None = None
-    mark: int = 0
+    highest_us: int = 0
     published: int = 0
     rebuilding: bool = False
 
@@ -151,7 +151,7 @@ class LateRows:
 class Report:
     """What one step did in a pass.
 
-    - `marks` has, for a source task, the highest event time after each batch; `late_rows` the batches with late ones.
+    - `highest_us` has, for a source task, the highest event time after each batch; `late_rows` those with late rows.
     - Its state can be rebuilt by stepping from batch `rebuild_from` on; 0 if it cannot.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
     """
@@ -165,7 +165,7 @@ class Report:
     watermark_us: int = 0
     seconds: float = 0.0
     staged: tuple[Staged, ...] = ()
-    marks: tuple[int, ...] = ()
+    highest_us: tuple[int, ...] = ()
     role: Role = Role.PRIMARY
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0

@@ -17,14 +17,14 @@ from tenax.store.records import Json
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a source task made of its range; `mark` is the highest event time that it has seen by now."""
+    """What a source task made of its range; `highest_us` is the highest event time that it has seen by now."""
 
     rows: pl.DataFrame
     late: pl.DataFrame
     overdue: Overdue
     rows_in: int
     watermark_us: int
-    mark: int
+    highest_us: int
 
 
 class SourceComputation(Computation):
@@ -50,7 +50,7 @@ class SourceComputation(Computation):
         raise NotImplementedError
 
     def read(
-        self, partition: int, logged: Json, mark: int, nothing: pl.DataFrame, floor_us: int | None, ended: bool
+        self, partition: int, logged: Json, highest_us: int, nothing: pl.DataFrame, floor_us: int | None, ended: bool
     ) -> Made:
         """Read a logged range again or for the first time: the same rows either way; `nothing` has its columns."""
         rows = nothing if logged is None else self._opened["source"].read(partition, logged)
@@ -61,7 +61,7 @@ class SourceComputation(Computation):
                     f"{listed(nothing.schema)}: correct its schema(), or its rows"
                 )
             rows = nothing
-        admitted = admit(rows, self.source.time, mark, self.source.lateness_us)
+        admitted = admit(rows, self.source.time, highest_us, self.source.lateness_us)
         watermark = admitted.watermark_us if floor_us is None else max(admitted.watermark_us, floor_us)
         return Made(
             admitted.on_time,

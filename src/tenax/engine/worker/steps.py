@@ -60,7 +60,7 @@ class Work:
     watermark_us: int = 0
     seconds: float = 0.0
     staged: list[Staged] = field(default_factory=list)
-    marks: list[int] = field(default_factory=list)
+    highest_us: list[int] = field(default_factory=list)
     sent: Sent = field(default_factory=Sent)
     retained_bytes: int = 0
     cpu_s: float = 0.0
@@ -208,7 +208,7 @@ class Worker:
     def _begin(self, step: StepOrder) -> Work:
         computation = self.computations[self.graph.operator_of[step.task]]
         if computation.stateless:
-            return Work(step, Held(step.start, {}, {}), marks=[step.mark])
+            return Work(step, Held(step.start, {}, {}), highest_us=[step.highest_us])
         return Work(step, self.states.load(step.start, step.restored, computation.initial()))
 
     def _finish(self, order: Order, work: Work) -> Report:
@@ -229,7 +229,7 @@ class Worker:
             watermark_us=work.watermark_us,
             seconds=work.seconds,
             staged=tuple(work.staged),
-            marks=tuple(work.marks[1:]),
+            highest_us=tuple(work.highest_us[1:]),
             role=work.order.role,
             sent=work.sent,
             retained_bytes=work.retained_bytes,
@@ -249,7 +249,7 @@ class Worker:
         try:
             if isinstance(computation, SourceComputation):
                 made = self._read(computation, level, operator, index, batch)
-                work.marks.append(made.mark)
+                work.highest_us.append(made.highest_us)
                 output, watermark = StepOutput({}, made.rows), made.watermark_us
                 late, rows_in = LateRows(batch, made.late.height, made.overdue), made.rows_in
                 self._stage(order, late_output(name), index, batch, made.late, work)
@@ -299,7 +299,7 @@ class Worker:
         planned = order.ranges[name][batch - order.first][index]
         floor_us = order.floors[name][batch - order.first][index] if name in order.floors else None
         ended = batch == order.ended_at or batch >= order.ends.get(name, batch + 1)
-        return computation.read(index, planned, work.marks[-1], self._nothing(operator), floor_us, ended)
+        return computation.read(index, planned, work.highest_us[-1], self._nothing(operator), floor_us, ended)
 
     def _stage(self, order: Order, output: str, index: int, batch: int, rows: pl.DataFrame, work: Work) -> None:
         """Write a result where no reader sees it until it is published; only primaries have results."""
