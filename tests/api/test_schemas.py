@@ -134,6 +134,9 @@ def test_a_typo_is_told_with_what_was_meant(tmp_path: Path) -> None:
         InvalidTopology, match=r"operator 'filter-1' \(made in .*, line \d+\): .*: did you mean 'name'\?$"
     ):
         _ = stream.schema
+    with pytest.raises(InvalidTopology) as raised:
+        _ = rows(tmp_path).with_columns(pl.col("nme")).schema
+    assert str(raised.value).count("id you mean") == 1
 
 
 def test_what_does_not_fit_is_told_before_anything_runs(tmp_path: Path) -> None:

@@ -106,8 +106,6 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
         with opened(source) as reading:
             planned = reading.plan(None, partitions, LOOK, int(time.time() * MICROSECONDS))
             if not isinstance(planned, Planned):
-                if isinstance(source, FileSource) and not resumed and not planned.ended:
-                    notes.append(_waits(operator.name, source))
                 return None
             frames = [reading.read(number, logged) for number, logged in enumerate(planned.ranges)]
         check_time(frames[0], source.time)
@@ -120,12 +118,8 @@ def _first(operator: Operator, source: Source, resumed: bool, notes: list[str]) 
             return None
         raise UnreadableSource(f"source {operator.name!r} cannot be read: {cause_of(error)}") from error
     if isinstance(source, FileSource) and not resumed and not source.bounded and not planned.rows:
-        notes.append(_waits(operator.name, source))
+        notes.append(f"source {operator.name!r} waits: no file is at {source.root / source.pattern} yet")
     return frames[0]
-
-
-def _waits(name: str, source: FileSource) -> str:
-    return f"source {name!r} waits: no file is at {source.root / source.pattern} yet"
 
 
 def _check_there(source: FileSource) -> None:

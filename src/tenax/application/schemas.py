@@ -30,6 +30,7 @@ SCHEMAS = "schemas"  # in the notes of a checkpoint: what operators gave when it
 Frames = tuple[pl.DataFrame, ...]
 
 UNKNOWN_COLUMN = re.compile(r'unable to find column "(.+?)"')
+GUESS = re.compile(r' Did you mean ".*"\?$')  # that Polars itself makes, not always
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +140,5 @@ def _explained(error: BaseException, computation: Computation, inputs: Sequence[
     unknown = UNKNOWN_COLUMN.search(str(error)) if isinstance(error, pl.exceptions.ColumnNotFoundError) else None
     if unknown is None:
         return cause_of(error)
-    return f"{cause_of(error)}: {nearest(unknown[1], [name for schema in inputs for name in schema])}"
+    cause = GUESS.sub("", cause_of(error))
+    return f"{cause}: {nearest(unknown[1], [name for schema in inputs for name in schema])}"
