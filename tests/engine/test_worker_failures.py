@@ -120,11 +120,11 @@ def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
         order = with_replicas(cluster, cluster.order(4, 1), copied)
         active_active = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
         reports = cluster.run(replace(order, active_active=active_active))
-        spare = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
-        runs[name] = (results(reports, tmp_path / name), spare)
-    (wanted, silent), (got, spare) = runs["one"], runs["both"]
+        to_replicas = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
+        runs[name] = (results(reports, tmp_path / name), to_replicas)
+    (wanted, silent), (got, to_replicas) = runs["one"], runs["both"]
     assert silent == 0
-    assert spare > 0
+    assert to_replicas > 0
     assert wanted.keys() == got.keys()
     assert all(got[name].equals(wanted[name]) for name in wanted)
 

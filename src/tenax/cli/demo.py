@@ -40,7 +40,7 @@ DEMO = Settings.of(
     follow_load=1.0,  # replicas stay: what measured rates say differs from run to run, and a demo should not
     keep_batches=True,
 )
-SPARE_SLOTS = 1  # so that a cluster that lost half of its nodes has no room for everything
+EXTRA_SLOTS = 1  # so that a cluster that lost half of its nodes has no room for everything
 FAULT_AT = 0.3  # of the run's time, and how much of it until nodes come back
 BACK_AFTER = 0.2
 BETWEEN = 0.12
@@ -94,7 +94,7 @@ def demo_command(
     protected = planned(application.topology, settings.protection)
     if settings.cluster.slots is None:
         copies = application.topology.task_count + len(protected.replicas)
-        settings = settings.but(slots=-(-copies // settings.cluster.nodes) + SPARE_SLOTS)
+        settings = settings.but(slots=-(-copies // settings.cluster.nodes) + EXTRA_SLOTS)
     console = render.console()
     console.print(f"[dim]plan[/dim] {protected.line}", markup=True, soft_wrap=True)
     with stopping() as stops:

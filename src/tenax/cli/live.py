@@ -202,8 +202,8 @@ def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
     if costs.queue_bytes:
         rows.append(("retained outputs", _size(costs.queue_bytes)))
     if costs.messages:
-        spare = f", of these {costs.spare_messages:,} and {_size(costs.spare_bytes)} for replicas"
-        rows.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{spare}"))
+        replicas = f", of these {costs.replica_messages:,} and {_size(costs.replica_bytes)} for replicas"
+        rows.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{replicas}"))
     return [*rows, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
 
 

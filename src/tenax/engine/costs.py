@@ -16,7 +16,8 @@ class Costs:
 
     - A checkpoint holds `held_bytes`; only `written_bytes` of them were new to the store.
     - `queue_bytes` were retained on the nodes, so that lost consumers can be fed again.
-    - `messages` and `bytes` went from node to node; of these the spare ones were for or from replicas.
+    - `messages` and `bytes` went from node to node; `replica_messages` and `replica_bytes` of
+      these were for or from replicas.
     - Checkpoints took `checkpoint_s` by the clock, mostly waiting, and `checkpoint_cpu_s` of processor time.
     - `step_cpu_s` of processor time was spent in steps of live passes, of it `replica_cpu_s` in those of replicas and
       `retaining_cpu_s` in those of others to retain outputs.
@@ -30,8 +31,8 @@ class Costs:
     queue_bytes: int = 0
     messages: int = 0
     bytes: int = 0
-    spare_messages: int = 0
-    spare_bytes: int = 0
+    replica_messages: int = 0
+    replica_bytes: int = 0
     step_cpu_s: float = 0.0
     replica_cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
@@ -42,8 +43,8 @@ class Costs:
             self.queue_bytes += report.retained_bytes
             self.messages += report.sent.messages
             self.bytes += report.sent.bytes
-            self.spare_messages += report.sent.spare_messages
-            self.spare_bytes += report.sent.spare_bytes
+            self.replica_messages += report.sent.replica_messages
+            self.replica_bytes += report.sent.replica_bytes
             self.step_cpu_s += report.cpu_s
             if report.role is Role.REPLICA:
                 self.replica_cpu_s += report.cpu_s

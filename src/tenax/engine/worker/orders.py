@@ -128,13 +128,16 @@ class Sent:
 
     messages: int = 0
     bytes: int = 0
-    spare_messages: int = 0
-    spare_bytes: int = 0
+    replica_messages: int = 0
+    replica_bytes: int = 0
 
-    def and_also(self, size: int, *, spare: bool) -> Sent:
+    def and_also(self, size: int, *, for_replica: bool) -> Sent:
         """With one message more."""
         return Sent(
-            self.messages + 1, self.bytes + size, self.spare_messages + spare, self.spare_bytes + (size if spare else 0)
+            self.messages + 1,
+            self.bytes + size,
+            self.replica_messages + for_replica,
+            self.replica_bytes + (size if for_replica else 0),
         )
 
 

@@ -326,7 +326,7 @@ class Worker:
                 elif not silent:
                     level.sent[home].chunks[address] = chunk
                     if home != level.node:
-                        work.sent = work.sent.and_also(len(chunk), spare=replica or place > 0)
+                        work.sent = work.sent.and_also(len(chunk), for_replica=replica or place > 0)
 
     def _inputs(self, level: Level, task: int, batch: int) -> tuple[tuple[pl.DataFrame, ...], int]:
         """One frame per input, its producers' chunks in order, and the smallest watermark."""
