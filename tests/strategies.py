@@ -31,7 +31,10 @@ def topologies(draw: st.DrawFn, max_operators: int = 5, max_parallelism: int = 4
     for number in range(draw(st.integers(1, max_operators))):
         parallelism = draw(st.integers(1, max_parallelism))
         before = draw(st.lists(st.sampled_from(operators), unique=True, max_size=3)) if operators else []
-        inputs = tuple(Input(one.name, draw(st.sampled_from(fitting(one.parallelism, parallelism)))) for one in before)
+        inputs = tuple(
+            Input(operator.name, draw(st.sampled_from(fitting(operator.parallelism, parallelism))))
+            for operator in before
+        )
         weights = draw(st.none() | st.lists(NUMBERS, min_size=parallelism, max_size=parallelism).filter(any))
         operators.append(
             Operator(

@@ -157,19 +157,21 @@ def test_every_task_of_a_line_or_tree_has_one_consumer_but_the_sink(name: str) -
 
 def test_road_conditions_have_eight_queries_that_share_partitions() -> None:
     """o1 (1) --split--> o3 (4) --merge--> o5 (2) <--one-to-one-- o4 (2) <--split-- o2 (1)"""
-    found = {str(query.output): {str(member) for member in query.members} for query in queries(load("road-conditions"))}
-    assert len(found) == 8
-    assert found["o5[0]"] == {"o1[0]", "o2[0]", "o3[0]", "o3[1]", "o4[0]", "o5[0]"}
-    assert found["o3[3]"] == {"o1[0]", "o3[3]"}
+    members = {
+        str(query.output): {str(member) for member in query.members} for query in queries(load("road-conditions"))
+    }
+    assert len(members) == 8
+    assert members["o5[0]"] == {"o1[0]", "o2[0]", "o3[0]", "o3[1]", "o4[0]", "o5[0]"}
+    assert members["o3[3]"] == {"o1[0]", "o3[3]"}
 
 
 def test_the_first_two_of_four_queries_need_the_same_six_partitions_but_one() -> None:
     """s1 (1) --split--> a (2) --> c (2) --split--> d (4), and s2 (1) --split--> b (2) --> c (2)"""
-    found = [{str(member) for member in query.members} for query in queries(load("four-queries"))]
+    members = [{str(member) for member in query.members} for query in queries(load("four-queries"))]
     upstream = {"s1[0]", "s2[0]", "a[0]", "b[0]", "c[0]"}
-    assert found[0] == upstream | {"d[0]"}
-    assert found[1] == upstream | {"d[1]"}
-    assert found[2] & found[1] == {"s1[0]", "s2[0]"}
+    assert members[0] == upstream | {"d[0]"}
+    assert members[1] == upstream | {"d[1]"}
+    assert members[2] & members[1] == {"s1[0]", "s2[0]"}
 
 
 def test_hashtag_aggregates_grow_downstream_and_all_depend_on_the_first_four() -> None:
@@ -189,7 +191,7 @@ def test_the_traffic_example_uses_every_field_of_the_format() -> None:
     text = example_path("traffic").read_text(encoding="utf-8")
     assert all(f"{field.name}: " in text for field in fields(Operator))
     graph = load("traffic")
-    assert {one.partitioning for operator in graph.operators for one in operator.inputs} == {
+    assert {stream.partitioning for operator in graph.operators for stream in operator.inputs} == {
         Partitioning.FULL,
         Partitioning.ONE_TO_ONE,
     }

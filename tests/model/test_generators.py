@@ -51,8 +51,8 @@ QUERIES = st.builds(
 
 def ancestors(topology: Topology) -> dict[str, set[str]]:
     """Every operator with itself and all operators upstream of it, by the definition."""
-    inputs = {operator.name: [one.operator for one in operator.inputs] for operator in topology.operators}
-    found: dict[str, set[str]] = {}
+    inputs = {operator.name: [stream.operator for stream in operator.inputs] for operator in topology.operators}
+    upstream_of: dict[str, set[str]] = {}
     for start in inputs:
         reached, waiting = {start}, [start]
         while waiting:
@@ -60,8 +60,8 @@ def ancestors(topology: Topology) -> dict[str, set[str]]:
                 if name not in reached:
                     reached.add(name)
                     waiting.append(name)
-        found[start] = reached
-    return found
+        upstream_of[start] = reached
+    return upstream_of
 
 
 def single(value: PerTask) -> float:
@@ -71,7 +71,7 @@ def single(value: PerTask) -> float:
 
 
 def consumed(topology: Topology) -> set[str]:
-    return {one.operator for operator in topology.operators for one in operator.inputs}
+    return {stream.operator for operator in topology.operators for stream in operator.inputs}
 
 
 def sharers(topology: Topology) -> dict[str, set[str]]:
@@ -91,8 +91,10 @@ def sharers(topology: Topology) -> dict[str, set[str]]:
 def test_a_random_topology_keeps_to_its_ranges_and_reaches_its_only_output(spec: TopologySpec, seed: int) -> None:
     topology = random_topology(spec, seed)
     assert spec.operators[0] <= len(topology.operators) <= spec.operators[1]
-    assert all(spec.parallelism[0] <= one.parallelism <= spec.parallelism[1] for one in topology.operators)
-    assert all(spec.rate[0] <= single(one.rate) <= spec.rate[1] for one in topology.operators if one.is_source)
+    assert all(spec.parallelism[0] <= operator.parallelism <= spec.parallelism[1] for operator in topology.operators)
+    assert all(
+        spec.rate[0] <= single(operator.rate) <= spec.rate[1] for operator in topology.operators if operator.is_source
+    )
     names = {operator.name for operator in topology.operators}
     (sink,) = topology.outputs
     assert names - consumed(topology) == {sink}
@@ -127,7 +129,9 @@ def test_every_style_but_full_has_all_four_partitionings() -> None:
         for parallelism in ((1, 4), (10, 20)):
             spec = TopologySpec(parallelism=parallelism, style=style)
             topologies = [random_topology(spec, seed) for seed in range(30)]
-            kinds = {one.partitioning for topology in topologies for two in topology.operators for one in two.inputs}
+            kinds = {
+                stream.partitioning for topology in topologies for two in topology.operators for stream in two.inputs
+            }
             assert kinds == set(Partitioning)
 
 
@@ -182,7 +186,7 @@ def test_a_layered_graph_has_its_tasks_edges_and_layers(
         assert operator.parallelism == 1
         assert operator.reprocess in range(1, 11)
         assert operator.is_source == (layer[operator.name] == 0)
-        assert all(1 <= layer[operator.name] - layer[one.operator] <= reach for one in operator.inputs)
+        assert all(1 <= layer[operator.name] - layer[stream.operator] <= reach for stream in operator.inputs)
     assert {layer[name] for name in topology.outputs} == {layers - 1}
     assert len(topology.outputs) == width
 
@@ -205,7 +209,7 @@ def test_ten_thousand_tasks_with_a_hundred_thousand_edges_are_generated() -> Non
 @given(st.integers(1, 60), SEEDS)
 def test_a_random_tree_has_one_sink_and_one_consumer_for_every_other_task(tasks: int, seed: int) -> None:
     topology = random_tree(tasks, seed)
-    read = [one.operator for operator in topology.operators for one in operator.inputs]
+    read = [stream.operator for operator in topology.operators for stream in operator.inputs]
     assert topology.task_count == tasks
     assert len(read) == len(set(read)) == tasks - 1
     assert len(topology.outputs) == 1
@@ -217,7 +221,7 @@ def test_a_merge_tree_merges_at_most_its_fan_in_down_to_one_task(leaves: int, fa
     """leaves (n) --merge--> (n / f) --merge--> ... --merge--> (1)"""
     graph = TaskGraph(merge_tree(leaves, fan_in))
     fan_ins = [len(graph.producers_of(number)) for number in range(leaves, len(graph))]
-    assert all(1 <= one <= fan_in for one in fan_ins)
+    assert all(1 <= count <= fan_in for count in fan_ins)
     assert graph.edge_count == len(graph) - 1
     assert graph.operators[0].parallelism == leaves
     assert graph.operators[-1].parallelism == 1
@@ -259,7 +263,7 @@ def test_priorities_are_integers_or_grow_linearly_with_the_load(spec: QuerySpec,
         assert set(priorities.values()) <= {float(number) for number in range(1, 11)}
         return
     cost = {operator.name: single(operator.cost) for operator in topology.operators}
-    load = {name: sum(cost[one] for one in upstream[name]) for name in priorities}
+    load = {name: sum(cost[member] for member in upstream[name]) for name in priorities}
     low, high = min(load.values()), max(load.values())
     for name, priority in priorities.items():
         expected = 1 + 9 * (load[name] - low) / (high - low) if high > low else 1
@@ -298,8 +302,8 @@ def test_random_reprocess_times_change_nothing_else_and_stay_in_their_range() ->
     assert set(TaskGraph(weighted).reprocess) == {float(time) for time in range(1, 11)}
     assert with_random_reprocess(weighted, 0, low=1, high=1) == with_random_reprocess(plain, 1, low=1, high=1)
     assert weighted == with_random_reprocess(plain, 7) != with_random_reprocess(plain, 8)
-    assert [(one.name, one.parallelism, one.inputs) for one in weighted.operators] == [
-        (one.name, one.parallelism, one.inputs) for one in plain.operators
+    assert [(operator.name, operator.parallelism, operator.inputs) for operator in weighted.operators] == [
+        (operator.name, operator.parallelism, operator.inputs) for operator in plain.operators
     ]
 
 
@@ -339,7 +343,10 @@ def test_a_topology_does_not_depend_on_how_strings_hash() -> None:
 def test_a_seed_means_the_same_topology_on_every_machine() -> None:
     """o1 (4) --merge--> o3 (3) --split--> o4 (4), and o2 (1) --split--> both"""
     topology = random_topology(TopologySpec((4, 4), (1, 4), 0.5, 0.5, Style.STRUCTURED), 2)
-    shown = [(one.parallelism, one.weights, [stream.operator for stream in one.inputs]) for one in topology.operators]
+    shown = [
+        (operator.parallelism, operator.weights, [stream.operator for stream in operator.inputs])
+        for operator in topology.operators
+    ]
     assert shown == [
         (4, (1.0, 0.707107, 0.5, 0.57735), []),
         (1, (1.0,), []),

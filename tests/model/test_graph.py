@@ -21,9 +21,9 @@ def expected_edges(topology: Topology) -> dict[Edge, float]:
     edges: dict[Edge, float] = {}
     for consumer in topology.operators:
         weights = consumer.weights or (1.0,) * consumer.parallelism
-        for one in consumer.inputs:
-            before, after = topology.operator(one.operator).parallelism, consumer.parallelism
-            kind = one.partitioning
+        for stream in consumer.inputs:
+            before, after = topology.operator(stream.operator).parallelism, consumer.parallelism
+            kind = stream.partitioning
             if 1 in (before, after):
                 kind = Partitioning.FULL  # alike, whatever its name
             for u in range(before):
@@ -36,7 +36,7 @@ def expected_edges(topology: Topology) -> dict[Edge, float]:
                 total = sum(weights[d] for d in reached)
                 for d in reached:
                     share = weights[d] / total if total else 1 / len(reached)
-                    edges[Task(one.operator, u), Task(consumer.name, d)] = share
+                    edges[Task(stream.operator, u), Task(consumer.name, d)] = share
     return edges
 
 
@@ -44,7 +44,7 @@ def expected_edges(topology: Topology) -> dict[Edge, float]:
 @settings(max_examples=150, deadline=None)
 def test_streams_are_those_of_the_format(topology: Topology) -> None:
     graph = TaskGraph(topology)
-    found: dict[Edge, float] = {}
+    edges_seen: dict[Edge, float] = {}
     for inputs in graph.streams:
         for stream in inputs:
             for producer, consumer, share in zip(*stream.substreams(), strict=True):
@@ -52,11 +52,11 @@ def test_streams_are_those_of_the_format(topology: Topology) -> None:
                     graph.task(int(graph.first[stream.producer] + producer)),
                     graph.task(int(graph.first[stream.consumer] + consumer)),
                 )
-                found[ends] = float(share)
+                edges_seen[ends] = float(share)
                 assert consumer in stream.consumers_of(int(producer))
                 assert producer in stream.producers_of(int(consumer))
-    assert found == pytest.approx(expected_edges(topology))
-    assert graph.edge_count == len(found) == len(graph.edges[0])
+    assert edges_seen == pytest.approx(expected_edges(topology))
+    assert graph.edge_count == len(edges_seen) == len(graph.edges[0])
 
 
 @given(topologies())
@@ -101,11 +101,11 @@ def test_a_query_is_an_output_task_with_all_its_ancestors(topology: Topology) ->
         before.setdefault(v, set()).add(u)
 
     def ancestors(task: Task) -> set[Task]:
-        return {task}.union(*(ancestors(one) for one in before.get(task, set())))
+        return {task}.union(*(ancestors(producer) for producer in before.get(task, set())))
 
-    found = queries(graph)
-    assert {query.output.operator for query in found} == set(topology.outputs)
-    for query in found:
+    wanted = queries(graph)
+    assert {query.output.operator for query in wanted} == set(topology.outputs)
+    for query in wanted:
         assert set(query.members) == ancestors(query.output)
 
 

@@ -67,10 +67,10 @@ def test_the_legend_shows_only_the_marks_that_are_present(tmp_path: Path) -> Non
 
 
 def test_the_same_topology_gives_the_same_svg(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
-    draw_topology(joined(), one, marks=MARKS)
-    draw_topology(joined(), two, marks={name: tuple(reversed(tasks)) for name, tasks in reversed(MARKS.items())})
-    assert one.read_bytes() == two.read_bytes()
+    first, second = tmp_path / "one.svg", tmp_path / "two.svg"
+    draw_topology(joined(), first, marks=MARKS)
+    draw_topology(joined(), second, marks={name: tuple(reversed(tasks)) for name, tasks in reversed(MARKS.items())})
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_many_tasks_are_counted_instead_of_drawn(tmp_path: Path) -> None:

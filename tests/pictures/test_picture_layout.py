@@ -22,13 +22,13 @@ def graphs(draw: st.DrawFn) -> tuple[list[Size], list[Edge]]:
     return sizes, edges
 
 
-def overlap(one: Box, other: Box) -> bool:
+def overlap(box: Box, other: Box) -> bool:
     slack = 1e-6
     return (
-        one.left < other.right - slack
-        and other.left < one.right - slack
-        and one.top < other.bottom - slack
-        and other.top < one.bottom - slack
+        box.left < other.right - slack
+        and other.left < box.right - slack
+        and box.top < other.bottom - slack
+        and other.top < box.bottom - slack
     )
 
 
@@ -38,12 +38,12 @@ def test_boxes_and_lanes_never_overlap_and_edges_flow_to_the_right(graph: tuple[
     sizes, edges = graph
     arrangement: Arrangement = arrange(sizes, edges, SPACING)
     placed = [*arrangement.boxes, *(lane for lanes in arrangement.lanes.values() for lane in lanes)]
-    for number, one in enumerate(placed):
-        assert one.left >= -1e-6
-        assert one.top >= -1e-6
-        assert one.right <= arrangement.width + 1e-6
-        assert one.bottom <= arrangement.height + 1e-6
-        assert not any(overlap(one, other) for other in placed[number + 1 :])
+    for number, box in enumerate(placed):
+        assert box.left >= -1e-6
+        assert box.top >= -1e-6
+        assert box.right <= arrangement.width + 1e-6
+        assert box.bottom <= arrangement.height + 1e-6
+        assert not any(overlap(box, other) for other in placed[number + 1 :])
     assert sorted(arrangement.lanes) == sorted(edges)
     for (producer, consumer), lanes in arrangement.lanes.items():
         way = [arrangement.boxes[producer], *lanes, arrangement.boxes[consumer]]

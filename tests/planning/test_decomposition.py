@@ -24,7 +24,7 @@ def chained(*steps: tuple[int, Partitioning]) -> TaskGraph:
 
 
 @pytest.mark.parametrize(
-    ("one", "shape"),
+    ("task_graph", "shape"),
     [
         (chained((3, FULL), (3, ONE), (3, ONE)), Shape.LINE),
         (chained((3, FULL), (3, ONE), (1, MERGE)), Shape.LINE),  # only the sink has several producers
@@ -38,24 +38,24 @@ def chained(*steps: tuple[int, Partitioning]) -> TaskGraph:
         (two_sources_meet(correlated=True), Shape.GENERAL),
     ],
 )
-def test_a_topology_has_the_first_shape_that_fits(one: TaskGraph, shape: Shape) -> None:
-    assert classify(one) is shape
+def test_a_topology_has_the_first_shape_that_fits(task_graph: TaskGraph, shape: Shape) -> None:
+    assert classify(task_graph) is shape
 
 
 def test_full_streams_may_leave_the_output_operators_of_a_structured_topology() -> None:
     # a(2) ──one-to-one──> b(2, output) ──full──> c(2, output)
-    one = graph(
+    task_graph = graph(
         Operator("a", 2),
         Operator("b", 2, (Input("a", ONE),), output=Output()),
         Operator("c", 2, (Input("b", FULL),), output=Output()),
     )
-    assert classify(one) is Shape.STRUCTURED
+    assert classify(task_graph) is Shape.STRUCTURED
 
 
 def test_sub_topologies_are_cut_at_full_streams() -> None:
     # o0(4) ──merge──> o1(2) ──full──> o2(3) ──full──> o3(3) ──full──> o4(2) ──one-to-one──> o5(2)
-    one = chained((4, FULL), (2, MERGE), (3, FULL), (3, FULL), (2, FULL), (2, ONE))
-    assert sub_topologies(one) == (
+    task_graph = chained((4, FULL), (2, MERGE), (3, FULL), (3, FULL), (2, FULL), (2, ONE))
+    assert sub_topologies(task_graph) == (
         SubTopology(full=False, operators=(0, 1)),
         SubTopology(full=True, operators=(2, 3)),
         SubTopology(full=False, operators=(4, 5)),
@@ -64,15 +64,15 @@ def test_sub_topologies_are_cut_at_full_streams() -> None:
 
 def test_streams_to_and_from_a_single_task_do_not_divide_a_full_topology() -> None:
     # o0(3) ──full──> o1(3) ──> o2(1) ──> o3(3)
-    one = chained((3, FULL), (3, FULL), (1, MERGE), (3, SPLIT))
-    assert sub_topologies(one) == (SubTopology(full=True, operators=(0, 1, 2, 3)),)
+    task_graph = chained((3, FULL), (3, FULL), (1, MERGE), (3, SPLIT))
+    assert sub_topologies(task_graph) == (SubTopology(full=True, operators=(0, 1, 2, 3)),)
 
 
 def test_a_merge_before_a_split_is_a_border_between_units() -> None:
     # o0(4) ──merge──> o1(2) ──split──> o2(4)
-    one = chained((4, FULL), (2, MERGE), (4, SPLIT))
-    (part,) = sub_topologies(one)
-    first, second = units(one, part)
+    task_graph = chained((4, FULL), (2, MERGE), (4, SPLIT))
+    (part,) = sub_topologies(task_graph)
+    first, second = units(task_graph, part)
     assert (first.operators, second.operators) == ((0,), (1, 2))
     assert first.segments == tuple(frozenset({task}) for task in range(4))
     assert second.segments == tuple(frozenset({task, end}) for task, end in ((4, 6), (4, 7), (5, 8), (5, 9)))
@@ -80,52 +80,54 @@ def test_a_merge_before_a_split_is_a_border_between_units() -> None:
 
 def test_a_merge_into_a_join_is_a_border_between_units() -> None:
     # speed(8) ──merge──> join(4) ──merge──> sum(1);  incidents(4) ──one-to-one──> join; the sources are full
-    one = incidents()
-    structured = next(part for part in sub_topologies(one) if not part.full)
-    found = [[one.operators[number].name for number in unit.operators] for unit in units(one, structured)]
-    assert found == [["speed"], ["incidents", "join", "sum"]]
+    task_graph = incidents()
+    structured = next(part for part in sub_topologies(task_graph) if not part.full)
+    actual = [
+        [task_graph.operators[number].name for number in unit.operators] for unit in units(task_graph, structured)
+    ]
+    assert actual == [["speed"], ["incidents", "join", "sum"]]
 
 
 def test_a_tree_is_one_unit_with_a_segment_for_every_source_task() -> None:
-    one = merges()
-    (part,) = sub_topologies(one)
-    (unit,) = units(one, part)
+    task_graph = merges()
+    (part,) = sub_topologies(task_graph)
+    (unit,) = units(task_graph, part)
     assert len(unit.segments) == 16
     assert all(len(segment) == 5 for segment in unit.segments)
 
 
 def test_a_unit_of_too_many_segments_falls_apart_into_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decomposition, "MAX_SEGMENTS", 15)
-    one = merges()
-    (part,) = sub_topologies(one)
-    found = units(one, part)
-    assert [unit.operators for unit in found] == [(0,), (1,), (2,), (3,), (4,)]
-    assert [len(unit.segments) for unit in found] == [16, 8, 4, 2, 1]
+    task_graph = merges()
+    (part,) = sub_topologies(task_graph)
+    parts = units(task_graph, part)
+    assert [unit.operators for unit in parts] == [(0,), (1,), (2,), (3,), (4,)]
+    assert [len(unit.segments) for unit in parts] == [16, 8, 4, 2, 1]
 
 
 @given(topologies(max_operators=6))
 @settings(deadline=None, max_examples=100)
 def test_every_operator_is_in_one_sub_topology_and_one_unit(topology: Topology) -> None:
-    one = TaskGraph(topology)
-    parts = sub_topologies(one)
+    task_graph = TaskGraph(topology)
+    parts = sub_topologies(task_graph)
     everything = sorted(chain.from_iterable(part.operators for part in parts))
-    assert everything == list(range(len(one.operators)))
+    assert everything == list(range(len(task_graph.operators)))
     for part in parts:
         assert list(part.operators) == sorted(part.operators)
         if not part.full:
-            found = units(one, part)
-            assert sorted(chain.from_iterable(unit.operators for unit in found)) == list(part.operators)
-            for unit in found:
+            actual = units(task_graph, part)
+            assert sorted(chain.from_iterable(unit.operators for unit in actual)) == list(part.operators)
+            for unit in actual:
                 for segment in unit.segments:
-                    assert {int(one.operator_of[task]) for task in segment} <= set(unit.operators)
+                    assert {int(task_graph.operator_of[task]) for task in segment} <= set(unit.operators)
 
 
 @given(topologies(max_operators=6))
 @settings(deadline=None, max_examples=50)
 def test_neighbouring_sub_topologies_meet_at_full_streams_only(topology: Topology) -> None:
-    one = TaskGraph(topology)
-    part_of = {operator: part for part in sub_topologies(one) for operator in part.operators}
-    for streams in one.streams:
+    task_graph = TaskGraph(topology)
+    part_of = {operator: part for part in sub_topologies(task_graph) for operator in part.operators}
+    for streams in task_graph.streams:
         for stream in streams:
             if part_of[stream.producer] != part_of[stream.consumer]:
                 assert stream.partitioning is FULL

@@ -27,48 +27,48 @@ def fed_by_two(*, correlated: bool) -> TaskGraph:
 
 @pytest.mark.parametrize(("correlated", "loss"), [(True, 2 / 5), (False, 1 / 4)])
 def test_a_join_loses_more_of_a_failed_producer_than_a_union(correlated: bool, loss: float) -> None:
-    one = fed_by_two(correlated=correlated)
-    failed = one.failed(one.parse("b[1]"))
-    assert losses(one, failed)[-1] == pytest.approx(loss)
-    assert fidelity(one, failed) == pytest.approx(1 - loss)
+    task_graph = fed_by_two(correlated=correlated)
+    failed = task_graph.failed(task_graph.parse("b[1]"))
+    assert losses(task_graph, failed)[-1] == pytest.approx(loss)
+    assert fidelity(task_graph, failed) == pytest.approx(1 - loss)
 
 
 @given(topologies(), st.data())
 @settings(deadline=None, max_examples=150)
 def test_fidelity_and_completeness_are_what_they_are_defined_to_be(topology: Topology, data: st.DataObject) -> None:
-    one = TaskGraph(topology)
+    task_graph = TaskGraph(topology)
     definition = Definition(topology)
-    free = [task for task in range(len(one)) if not one.safe[task]]
+    free = [task for task in range(len(task_graph)) if not task_graph.safe[task]]
     rows = data.draw(st.lists(st.sets(st.sampled_from(free)) if free else st.just(set()), min_size=1, max_size=4))
-    failed = np.zeros((len(rows), len(one)), dtype=np.bool_)
+    failed = np.zeros((len(rows), len(task_graph)), dtype=np.bool_)
     for row, tasks in enumerate(rows):
         failed[row, list(tasks)] = True
-    values = {Metric.FIDELITY: fidelity(one, failed), Metric.COMPLETENESS: completeness(one, failed)}
+    values = {Metric.FIDELITY: fidelity(task_graph, failed), Metric.COMPLETENESS: completeness(task_graph, failed)}
     for row, tasks in enumerate(rows):
-        alive = frozenset(definition.tasks) - names(one, frozenset(tasks))
-        for metric, found in values.items():
-            assert found[row] == pytest.approx(definition.value(metric, alive), abs=1e-9)
+        alive = frozenset(definition.tasks) - names(task_graph, frozenset(tasks))
+        for metric, measured in values.items():
+            assert measured[row] == pytest.approx(definition.value(metric, alive), abs=1e-9)
 
 
 def test_without_any_rate_every_producer_and_output_counts_alike() -> None:
     # a(2, rate 0) ──full──> b(2)
-    one = graph(Operator("a", 2, rate=0.0), Operator("b", 2, (Input("a", FULL),)))
-    assert fidelity(one, one.failed(one.parse("a[0]"))) == pytest.approx(0.5)
-    assert fidelity(one, one.failed(one.parse("a[0], b[1]"))) == pytest.approx(0.25)
-    assert completeness(one, one.failed(one.parse("a[0]"))) == pytest.approx(0.5)
+    task_graph = graph(Operator("a", 2, rate=0.0), Operator("b", 2, (Input("a", FULL),)))
+    assert fidelity(task_graph, task_graph.failed(task_graph.parse("a[0]"))) == pytest.approx(0.5)
+    assert fidelity(task_graph, task_graph.failed(task_graph.parse("a[0], b[1]"))) == pytest.approx(0.25)
+    assert completeness(task_graph, task_graph.failed(task_graph.parse("a[0]"))) == pytest.approx(0.5)
 
 
 def test_a_hundred_thousand_tasks_are_scored() -> None:
     # a(30,000) ──full──> b(30,000) ──one-to-one──> c(30,000) ──merge──> d(10,000)
-    one = graph(
+    task_graph = graph(
         Operator("a", 30_000),
         Operator("b", 30_000, (Input("a", FULL),)),
         Operator("c", 30_000, (Input("b", ONE),)),
         Operator("d", 10_000, (Input("c", MERGE),)),
     )
-    failed = np.zeros(len(one), dtype=np.bool_)
+    failed = np.zeros(len(task_graph), dtype=np.bool_)
     failed[:15_000] = True
     failed[-5_000:] = True
-    assert len(one) == 100_000
-    assert fidelity(one, failed) == pytest.approx(0.25)
-    assert completeness(one, failed) == pytest.approx((0.5 * 3 + 0.25) / 4)
+    assert len(task_graph) == 100_000
+    assert fidelity(task_graph, failed) == pytest.approx(0.25)
+    assert completeness(task_graph, failed) == pytest.approx((0.5 * 3 + 0.25) / 4)

@@ -82,8 +82,8 @@ def test_what_is_kept_of_a_log_goes_on_with_the_numbers_and_the_chain(tmp_path: 
         log.append({"batch": number})
     log.rewrite(3, [{"batch": 4}, {"batch": 5}])
     log.append({"batch": 6})
-    again, found = journal.Journal.open(tmp_path, 2)
-    assert found == [{"batch": number} for number in (4, 5, 6)]
+    again, entries = journal.Journal.open(tmp_path, 2)
+    assert entries == [{"batch": number} for number in (4, 5, 6)]
     assert (again.dropped, again.last) == (3, 6)
     again.rewrite(6, [])
     again.append({"batch": 7})
@@ -97,9 +97,9 @@ def test_the_next_line_after_a_torn_one_is_whole(tmp_path: Path) -> None:
     log, _ = journal.Journal.open(tmp_path, 1)
     log.append({"batch": 1})
     log.path.write_bytes(log.path.read_bytes() + b'{"crc32":"00')
-    again, found = journal.Journal.open(tmp_path, 2)
+    again, entries = journal.Journal.open(tmp_path, 2)
     again.append({"batch": 2})
-    assert found == [{"batch": 1}]
+    assert entries == [{"batch": 1}]
     assert journal.read(tmp_path) == [{"batch": 1}, {"batch": 2}]
 
 

@@ -89,19 +89,19 @@ def trim(store: Store) -> None:
 def run_store(folder: Path, acknowledged: dict[str, int]) -> None:
     """A driver that goes on from whatever it finds: a batch at a time, a checkpoint at every second, trimmed."""
     store = Store.open(folder, TOPOLOGY)
-    found = store.newest_valid()
-    done = found.checkpoint.batch if isinstance(found, ValidCheckpoint) else 0
+    newest = store.newest_valid()
+    done = newest.checkpoint.batch if isinstance(newest, ValidCheckpoint) else 0
     logged = store.batches[-1].number if store.batches else done
-    assert [one.number for one in store.batches] == list(
+    assert [batch.number for batch in store.batches] == list(
         range(store.batches[0].number if store.batches else 1, logged + 1)
     )
-    assert all(one.data == ranges(one.number) for one in store.batches)
+    assert all(batch.data == ranges(batch.number) for batch in store.batches)
     assert logged in {acknowledged["batch"], acknowledged["batch"] + 1}
     assert done in {acknowledged["checkpoint"], acknowledged["checkpoint"] + 2}
-    assert found.damage == ()
-    if isinstance(found, ValidCheckpoint):
+    assert newest.damage == ()
+    if isinstance(newest, ValidCheckpoint):
         for task in TASKS:
-            shared, own = found.checkpoint.segments[task]
+            shared, own = newest.checkpoint.segments[task]
             assert read_segment(folder, shared) == content(task, 0)
             assert read_segment(folder, own) == content(task, done)
     acknowledged.update(batch=logged, checkpoint=done)
@@ -134,8 +134,8 @@ def run_sink(folder: Path, epoch: int, acknowledged: set[tuple[int, int]]) -> No
     """A driver that stages and commits what its sink does not have yet; every commit is asked for twice."""
     sink = ParquetSink(folder)
     committer = sink.committer("jams", folder, "run", epoch)
-    assert all(committer.is_committed(*one) for one in acknowledged)
-    check_visible(folder, [one for one in pairs() if committer.is_committed(*one)])
+    assert all(committer.is_committed(*commit) for commit in acknowledged)
+    check_visible(folder, [pair for pair in pairs() if committer.is_committed(*pair)])
     for batch in range(1, LAST_RESULT + 1):
         for some in ([0, 1], [2]):  # in two commits, as partitions may finish apart
             if all(committer.is_committed(batch, partition) for partition in some):
@@ -154,7 +154,7 @@ def pairs() -> list[tuple[int, int]]:
 
 
 def check_visible(folder: Path, committed: list[tuple[int, int]]) -> None:
-    expected = pl.concat([result(0, 0), *(result(*one) for one in committed)])
+    expected = pl.concat([result(0, 0), *(result(*commit) for commit in committed)])
     if expected.is_empty():
         assert list(folder.iterdir()) == []
         return
@@ -291,7 +291,7 @@ def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert counted["batch"].to_list() == list(range(1, counted.height + 1))
     assert set(counted["len"]) == {50}
     assert counted.height in {acknowledged, acknowledged + 1}
-    found = store.newest_valid()
-    assert isinstance(found, ValidCheckpoint)
-    assert found.damage == ()
+    newest = store.newest_valid()
+    assert isinstance(newest, ValidCheckpoint)
+    assert newest.damage == ()
     store.close()

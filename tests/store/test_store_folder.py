@@ -74,7 +74,7 @@ def test_a_restarted_driver_finds_its_batches(tmp_path: Path) -> None:
     first = store_with(tmp_path, 1)
     second = Store.open(tmp_path, {})
     assert second.epoch == first.epoch + 1
-    assert [(one.number, one.data) for one in second.batches] == [(1, {"reads": 1}), (2, {"reads": 2})]
+    assert [(batch.number, batch.data) for batch in second.batches] == [(1, {"reads": 1}), (2, {"reads": 2})]
     assert second.identity == first.identity
 
 
@@ -102,7 +102,7 @@ def test_what_a_frozen_driver_appends_after_the_takeover_is_never_read(tmp_path:
     new = Store.open(tmp_path, {})
     os.write(descriptor, b"whatever it had begun\n")
     new.log_batch(3, "new")
-    assert [one.data for one in Store.open(tmp_path, {}).batches][2:] == ["new"]
+    assert [batch.data for batch in Store.open(tmp_path, {}).batches][2:] == ["new"]
     assert old.epoch == 1
 
 
@@ -163,8 +163,8 @@ def test_batches_are_logged_without_gaps(tmp_path: Path) -> None:
 def test_a_checkpoint_reads_back_equal_with_its_segments(tmp_path: Path) -> None:
     store = store_with(tmp_path, 1)
     written = commit(store, 4)
-    found = store.newest_valid()
-    assert found == ValidCheckpoint(written)
+    newest = store.newest_valid()
+    assert newest == ValidCheckpoint(written)
     assert read_segment(tmp_path, written.segments[B][0]) == b"own 4"
 
 
@@ -227,12 +227,12 @@ def test_damage_is_named_and_the_checkpoint_before_is_used(tmp_path: Path, harm:
         case _:
             path = tmp_path / "checkpoints" / "0000000004-00000001.json"
             flip(path, 50)
-    found = store.newest_valid()
-    assert isinstance(found, ValidCheckpoint)
-    assert found.checkpoint.batch == 2
-    assert len(found.damage) == 1
-    assert path.name in found.damage[0]
-    assert found.damage[0].startswith("checkpoint 4 of epoch 1")
+    newest = store.newest_valid()
+    assert isinstance(newest, ValidCheckpoint)
+    assert newest.checkpoint.batch == 2
+    assert len(newest.damage) == 1
+    assert path.name in newest.damage[0]
+    assert newest.damage[0].startswith("checkpoint 4 of epoch 1")
 
 
 def test_damage_that_every_checkpoint_shares_leaves_the_beginning_of_the_log(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_damage_that_every_checkpoint_shares_leaves_the_beginning_of_the_log(tmp
     newest = store.newest_valid()
     assert isinstance(newest, ValidCheckpoint)
     flip(tmp_path / newest.checkpoint.segments[A][0].file, 0)
-    found = store.newest_valid()
-    assert isinstance(found, NoCheckpoint)
-    assert len(found.damage) == 2
+    nothing = store.newest_valid()
+    assert isinstance(nothing, NoCheckpoint)
+    assert len(nothing.damage) == 2
     with pytest.raises(DamagedStore, match="checksum"):
         read_segment(tmp_path, newest.checkpoint.segments[A][0])
 
@@ -269,13 +269,13 @@ def test_trimming_keeps_what_the_two_newest_checkpoints_need(tmp_path: Path) -> 
     uploading = upload_segments(tmp_path, A, {"of the next checkpoint": b"not listed yet"})[0]
     assert trim(store) == Trimmed(checkpoints=2, segments=2, batches=6)
     assert [key[0] for key in store.checkpoints.known()] == [6, 8]
-    assert [one.number for one in store.batches] == [7, 8]
+    assert [batch.number for batch in store.batches] == [7, 8]
     assert (tmp_path / uploading.file).exists()
     for key in store.checkpoints.known():
         for file in store.checkpoints.read(key).files:
             assert (tmp_path / file).exists()
     store.log_batch(9, None)
-    assert [one.number for one in Store.open(tmp_path, {}).batches] == [7, 8, 9]
+    assert [batch.number for batch in Store.open(tmp_path, {}).batches] == [7, 8, 9]
 
 
 def test_a_trim_removes_exactly_what_its_bounds_say(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_events_survive_a_torn_line_and_stay_bounded(tmp_path: Path) -> None:
     with (tmp_path / "events.jsonl").open("a") as file:
         file.write('{"event": "Tor')
     log.append({"event": "PassFinished"})
-    assert [one["event"] for one in read_events(tmp_path)] == ["NodesLost", "PassFinished"]
+    assert [entry["event"] for entry in read_events(tmp_path)] == ["NodesLost", "PassFinished"]
     for number in range(50):
         log.append({"event": str(number)})
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 500
@@ -365,9 +365,9 @@ def test_batches_that_are_logged_during_a_trim_stay_in_the_log(tmp_path: Path) -
     finally:
         over.set()
         trimming.join()
-    numbers = [one.number for one in store.batches]
+    numbers = [batch.number for batch in store.batches]
     assert numbers == list(range(numbers[0], 107))
-    assert [records.integer(one, "batch") for one in journal.read(tmp_path / "batches")] == numbers
+    assert [records.integer(entry, "batch") for entry in journal.read(tmp_path / "batches")] == numbers
 
 
 def test_checkpoints_that_were_passed_over_do_not_count_beside_those_that_follow(tmp_path: Path) -> None:

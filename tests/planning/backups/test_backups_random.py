@@ -30,23 +30,28 @@ def topologies(draw: st.DrawFn) -> Topology:
         tasks = draw(st.integers(1, min(3, left)))
         left -= tasks
         before = (
-            draw(st.lists(st.sampled_from(operators), unique_by=lambda one: one.name, max_size=2)) if number else []
+            draw(st.lists(st.sampled_from(operators), unique_by=lambda operator: operator.name, max_size=2))
+            if number
+            else []
         )
-        inputs = tuple(Input(one.name, draw(st.sampled_from(_partitionings(one.parallelism, tasks)))) for one in before)
+        inputs = tuple(
+            Input(operator.name, draw(st.sampled_from(_partitionings(operator.parallelism, tasks))))
+            for operator in before
+        )
         reprocess = tuple(draw(times) for _ in range(tasks))
         operators.append(Operator(f"o{number}", tasks, inputs, reprocess=reprocess))
     return Topology("random", tuple(operators))
 
 
 def _partitionings(before: int, after: int) -> list[Partitioning]:
-    found = [Partitioning.FULL]
+    fitting = [Partitioning.FULL]
     if before == after:
-        found.append(Partitioning.ONE_TO_ONE)
+        fitting.append(Partitioning.ONE_TO_ONE)
     if before > after:
-        found.append(Partitioning.MERGE)
+        fitting.append(Partitioning.MERGE)
     if before < after:
-        found.append(Partitioning.SPLIT)
-    return found
+        fitting.append(Partitioning.SPLIT)
+    return fitting
 
 
 bounds = st.sampled_from([0.1, 0.3, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.5, 7.0])
@@ -86,7 +91,9 @@ def latency_of(
     task: int, times: list[Fraction], producers: list[list[int]], backups: set[int], lost: set[int]
 ) -> Fraction:
     waits = [
-        latency_of(one, times, producers, backups, lost) for one in producers[task] if one not in backups or one in lost
+        latency_of(producer, times, producers, backups, lost)
+        for producer in producers[task]
+        if producer not in backups or producer in lost
     ]
     return times[task] + max(waits, default=Fraction(0))
 
@@ -99,16 +106,17 @@ def brute_force(topology: Topology, bound: Fraction) -> tuple[int, Fraction]:
     """The fewest backups, then the smallest overall latency, over all sets of tasks, sinks included."""
     times, producers = edges_of(topology)
     for count in range(len(times) + 1):
-        found = [overall(times, producers, set(chosen)) for chosen in combinations(range(len(times)), count)]
-        if min(found) <= bound:
-            return count, min(found)
+        actual = [overall(times, producers, set(chosen)) for chosen in combinations(range(len(times)), count)]
+        if min(actual) <= bound:
+            return count, min(actual)
     raise AssertionError("all tasks as backups keep any bound that their own times keep")
 
 
 def feasible(topology: Topology, bound: float) -> float:
     """The bound, or the longest time of a single task if that is more."""
     return max(
-        bound, *(max(times) for times in (one.reprocess for one in topology.operators) if isinstance(times, tuple))
+        bound,
+        *(max(times) for times in (operator.reprocess for operator in topology.operators) if isinstance(times, tuple)),
     )
 
 
@@ -129,7 +137,7 @@ def test_exact_and_exhaustive_are_what_brute_force_finds(topology: Topology, bou
 def test_every_algorithm_that_takes_the_graph_keeps_the_bound(topology: Topology, bound: float) -> None:
     graph, latency_s = TaskGraph(topology), feasible(topology, bound)
     _, producers = edges_of(topology)
-    fan_out = np.bincount([one for some in producers for one in some], minlength=len(producers))
+    fan_out = np.bincount([task for some in producers for task in some], minlength=len(producers))
     is_tree = bool((fan_out <= 1).all())
     is_line = is_tree and all(len(some) <= 1 or fan_out[task] == 0 for task, some in enumerate(producers))
     least = len(plan_backups(graph, latency_s).backups)
@@ -156,15 +164,15 @@ def test_a_larger_bound_never_needs_more_backups(topology: Topology, bound: floa
 def test_names_and_order_of_operators_change_no_value(topology: Topology, bound: float, shuffle: random.Random) -> None:
     names = [f"p{number}" for number in range(len(topology.operators))]
     shuffle.shuffle(names)
-    renamed = dict(zip((one.name for one in topology.operators), names, strict=True))
+    renamed = dict(zip((operator.name for operator in topology.operators), names, strict=True))
     operators = [
         Operator(
-            renamed[one.name],
-            one.parallelism,
-            tuple(Input(renamed[stream.operator], stream.partitioning) for stream in one.inputs),
-            reprocess=one.reprocess,
+            renamed[operator.name],
+            operator.parallelism,
+            tuple(Input(renamed[stream.operator], stream.partitioning) for stream in operator.inputs),
+            reprocess=operator.reprocess,
         )
-        for one in topology.operators
+        for operator in topology.operators
     ]
     shuffle.shuffle(operators)
     latency_s = feasible(topology, bound)
@@ -194,7 +202,9 @@ def layered(layers: int, width: int, fan_in: int, seed: int) -> TaskGraph:
         Operator(
             f"o{layer}-{place}",
             1,
-            tuple(Input(f"o{layer - 1}-{one}") for one in sorted(draw.sample(range(width), fan_in))) if layer else (),
+            tuple(Input(f"o{layer - 1}-{number}") for number in sorted(draw.sample(range(width), fan_in)))
+            if layer
+            else (),
             reprocess=float(draw.randint(1, 10)),
         )
         for layer in range(layers)
@@ -216,12 +226,12 @@ def test_when_the_time_is_over_the_best_plan_known_is_returned() -> None:
 
 
 def test_the_heuristic_stays_near_the_optimum_on_layered_graphs() -> None:
-    found = best = 0
+    actual = best = 0
     for seed in range(12):
         graph = layered(5, 5, 2, seed)
-        found += len(plan_backups(graph, 18, "dag").backups)
+        actual += len(plan_backups(graph, 18, "dag").backups)
         best += len(plan_backups(graph, 18).backups)
-    assert best <= found <= 1.15 * best
+    assert best <= actual <= 1.15 * best
 
 
 def test_short_visits_keep_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_decimals_add_up_as_people_write_them() -> None:
         Topology(
             "tenths",
             tuple(
-                Operator(name, 1, tuple(Input(one) for one in before), reprocess=0.1)
+                Operator(name, 1, tuple(Input(operator) for operator in before), reprocess=0.1)
                 for name, before in (("a", ()), ("b", ("a",)), ("c", ("b",)))
             ),
         )

@@ -54,9 +54,9 @@ def needs(graph: TaskGraph, failed: Bools) -> dict[int, frozenset[int]]:
     for output in np.flatnonzero(graph.is_output).tolist():
         seen, last = {output}, {output}
         for _ in range(len(graph)):
-            last = set().union(*(producers[one] for one in last)) - seen
+            last = set().union(*(producers[task] for task in last)) - seen
             seen |= last
-        lost = frozenset(one for one in seen if failed[one])
+        lost = frozenset(task for task in seen if failed[task])
         if lost:
             members[output] = lost
     return members
@@ -69,7 +69,7 @@ def best_priority(case: Case) -> Fraction:
     best = Fraction(0)
     for size in range(len(lost) + 1):
         for chosen in itertools.combinations(lost, size):
-            if sum((decimal(case.graph.cost[one]) for one in chosen), Fraction(0)) <= decimal(case.capacity):
+            if sum((decimal(case.graph.cost[task]) for task in chosen), Fraction(0)) <= decimal(case.capacity):
                 have = set(chosen)
                 worth = sum(
                     (decimal(case.graph.priority[q]) for q, need in wanted.items() if need <= have), Fraction(0)
@@ -79,9 +79,9 @@ def best_priority(case: Case) -> Fraction:
 
 
 def plan(case: Case, algorithm: str | None = None) -> RecoveryPlan:
-    found = plan_recovery(case.graph, case.failed, case.capacity, algorithm)
-    check_recovery(case.graph, case.failed, found, case.capacity)
-    return found
+    planned = plan_recovery(case.graph, case.failed, case.capacity, algorithm)
+    check_recovery(case.graph, case.failed, planned, case.capacity)
+    return planned
 
 
 @settings(deadline=None, max_examples=150)
@@ -89,20 +89,20 @@ def plan(case: Case, algorithm: str | None = None) -> RecoveryPlan:
 def test_exact_and_dp_find_the_best_plan_there_is(case: Case) -> None:
     best = float(best_priority(case))
     for algorithm in (None, "exact", "dp"):
-        found = plan(case, algorithm)
-        assert math.isclose(found.priority, best), algorithm
-        assert found.optimal
+        planned = plan(case, algorithm)
+        assert math.isclose(planned.priority, best), algorithm
+        assert planned.optimal
 
 
 @settings(deadline=None, max_examples=150)
 @given(cases())
 def test_best_density_keeps_its_guarantee(case: Case) -> None:
     wanted = needs(case.graph, case.failed)
-    sharing = max((sum(one in need for need in wanted.values()) for one in np.flatnonzero(case.failed)), default=1)
-    found = plan(case, "best-density")
+    sharing = max((sum(task in need for need in wanted.values()) for task in np.flatnonzero(case.failed)), default=1)
+    planned = plan(case, "best-density")
     best = float(best_priority(case))
-    assert found.priority >= (1 - math.exp(-1 / max(1, sharing))) * best - 1e-12
-    assert found.bound >= best - 1e-12
+    assert planned.priority >= (1 - math.exp(-1 / max(1, sharing))) * best - 1e-12
+    assert planned.bound >= best - 1e-12
 
 
 @settings(deadline=None, max_examples=150)
@@ -110,24 +110,24 @@ def test_best_density_keeps_its_guarantee(case: Case) -> None:
 def test_operator_centric_goes_by_operator_then_cost_and_stops_at_the_first_misfit(case: Case) -> None:
     graph, room, expected = case.graph, decimal(case.capacity), []
     lost = np.flatnonzero(case.failed).tolist()
-    for one in sorted(lost, key=lambda one: (graph.operator_of[one], graph.cost[one], one)):
-        room -= decimal(graph.cost[one])
+    for task in sorted(lost, key=lambda task: (graph.operator_of[task], graph.cost[task], task)):
+        room -= decimal(graph.cost[task])
         if room < 0:
             break
-        expected.append(one)
-    found = plan(case, "operator-centric")
-    assert found.recover == graph.tasks(expected)
-    assert found.bound >= float(best_priority(case)) - 1e-12
+        expected.append(task)
+    planned = plan(case, "operator-centric")
+    assert planned.recover == graph.tasks(expected)
+    assert planned.bound >= float(best_priority(case)) - 1e-12
 
 
 @settings(deadline=None, max_examples=100)
 @given(cases(), st.sampled_from(ALGORITHMS[:3]))
 def test_no_failed_task_that_would_still_fit_is_left_out(case: Case, algorithm: str) -> None:
-    found = plan(case, algorithm)
-    room = decimal(case.capacity) - sum((decimal(case.graph.cost[case.graph.number(t)]) for t in found.recover), 0)
-    left = np.flatnonzero(case.failed & ~case.graph.mask(found.recover))
+    planned = plan(case, algorithm)
+    room = decimal(case.capacity) - sum((decimal(case.graph.cost[case.graph.number(t)]) for t in planned.recover), 0)
+    left = np.flatnonzero(case.failed & ~case.graph.mask(planned.recover))
     # Costs of more than nine decimals count as a tick more, so up to a tick per task may stay unused.
-    assert all(decimal(case.graph.cost[one]) > room - Fraction(MAX_FAILED, 10**9) for one in left)
+    assert all(decimal(case.graph.cost[task]) > room - Fraction(MAX_FAILED, 10**9) for task in left)
 
 
 @settings(deadline=None, max_examples=60)
@@ -141,17 +141,17 @@ def test_more_capacity_never_brings_back_less(case: Case, more: float) -> None:
 @given(cases())
 def test_declaring_operators_in_another_order_under_other_names_changes_no_value(case: Case) -> None:
     operators = list(case.graph.topology.operators)
-    named = {one.name: f"renamed-{one.name}" for one in operators}
+    named = {operator.name: f"renamed-{operator.name}" for operator in operators}
     outputs = case.graph.topology.outputs
     renamed = [
         Operator(
-            named[one.name],
-            one.parallelism,
-            tuple(type(stream)(named[stream.operator], stream.partitioning) for stream in one.inputs),
-            output=outputs.get(one.name),
-            cost=one.cost,
+            named[operator.name],
+            operator.parallelism,
+            tuple(type(stream)(named[stream.operator], stream.partitioning) for stream in operator.inputs),
+            output=outputs.get(operator.name),
+            cost=operator.cost,
         )
-        for one in reversed(operators)
+        for operator in reversed(operators)
     ]
     graph = TaskGraph(Topology("other", tuple(renamed)))
     lost = case.graph.tasks(np.flatnonzero(case.failed))

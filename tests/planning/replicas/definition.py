@@ -40,19 +40,19 @@ class Definition:
             self.streams[task] = []
             return
         streams = []
-        for one in operator.inputs:
-            before = self.topology.operator(one.operator).parallelism
+        for stream_in in operator.inputs:
+            before = self.topology.operator(stream_in.operator).parallelism
             stream = []
             for producer in range(before):
                 consumers = [
                     consumer
                     for consumer in range(operator.parallelism)
-                    if connected(one.partitioning, before, operator.parallelism, producer, consumer)
+                    if connected(stream_in.partitioning, before, operator.parallelism, producer, consumer)
                 ]
                 if index in consumers:
                     total = sum(weights[consumer] for consumer in consumers)
                     share = weights[index] / total if total else 1 / len(consumers)
-                    name = (one.operator, producer)
+                    name = (stream_in.operator, producer)
                     stream.append((name, share * self.output_rate[name]))
             streams.append(stream)
         self.streams[task] = streams
@@ -63,7 +63,9 @@ class Definition:
         kept: dict[Name, float] = {}
         for task in self.tasks:
             streams = self.streams[task]
-            parts = [mean([kept[one] for one, _ in stream], [rate for _, rate in stream]) for stream in streams]
+            parts = [
+                mean([kept[producer] for producer, _ in stream], [rate for _, rate in stream]) for stream in streams
+            ]
             if task not in alive:
                 kept[task] = 0.0
             elif not streams:
@@ -88,25 +90,25 @@ class Definition:
 
     def trees(self) -> list[Alive]:
         """The task set of every unfolding, one entry for each."""
-        found: dict[Name, list[Alive]] = {}
+        trees: dict[Name, list[Alive]] = {}
         for task in self.tasks:
-            streams = [[tree for one, _ in stream for tree in found[one]] for stream in self.streams[task]]
+            streams = [[tree for producer, _ in stream for tree in trees[producer]] for stream in self.streams[task]]
             if not streams:
                 below = [frozenset[Name]()]
             elif self.topology.operator(task[0]).correlated:
                 below = [frozenset[Name]().union(*ways) for ways in product(*streams)]
             else:
                 below = [tree for stream in streams for tree in stream]
-            found[task] = [tree | {task} for tree in below]
-        return [tree for task in self.tasks if task[0] in self.topology.outputs for tree in found[task]]
+            trees[task] = [tree | {task} for tree in below]
+        return [tree for task in self.tasks if task[0] in self.topology.outputs for tree in trees[task]]
 
     def best(self, metric: Metric, budget: int) -> tuple[float, int]:
         """The highest value of any plan, and the fewest replicas that reach it."""
         value, count = -1.0, 0
         for plan in plans(self, budget):
-            found = self.value(metric, self.safe | plan)
-            if found > value + 1e-11:
-                value, count = found, len(plan)
+            reached = self.value(metric, self.safe | plan)
+            if reached > value + 1e-11:
+                value, count = reached, len(plan)
         return value, count
 
 

@@ -18,7 +18,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Topology
 from tenax.planning.replicas import ALGORITHMS, check_replicas, plan_replicas, tree_unions
 
-SMALL = topologies(max_operators=5, max_parallelism=3).filter(lambda one: one.task_count <= 8)
+SMALL = topologies(max_operators=5, max_parallelism=3).filter(lambda item: item.task_count <= 8)
 
 
 @given(SMALL, st.integers(0, 9), st.sampled_from(Metric))
@@ -26,11 +26,11 @@ SMALL = topologies(max_operators=5, max_parallelism=3).filter(lambda one: one.ta
 def test_every_algorithm_gives_a_valid_plan_and_claims_no_more_than_is_true(
     topology: Topology, budget: int, metric: Metric
 ) -> None:
-    one = TaskGraph(topology)
+    task_graph = TaskGraph(topology)
     best, _ = Definition(topology).best(metric, budget)
     for algorithm in (None, *ALGORITHMS):
-        plan = plan_replicas(one, budget, algorithm, metric)
-        check_replicas(one, plan, budget)
+        plan = plan_replicas(task_graph, budget, algorithm, metric)
+        check_replicas(task_graph, plan, budget)
         assert plan.algorithm == (algorithm or "exact")
         assert plan.value <= best + 1e-9 <= plan.bound + 2e-9
         assert not plan.optimal or plan.value == pytest.approx(best, abs=1e-9)
@@ -49,10 +49,10 @@ def test_unions_of_trees_contain_the_best_plan_for_fidelity(topology: Topology, 
 
 def test_unions_of_trees_need_not_contain_the_best_plan_for_completeness() -> None:
     # a(2) ──merge──> b(1): two sources process more than a source and its consumer at unequal rates
-    one = graph(Operator("a", 2, rate=(1.0, 1.0)), Operator("b", 1, (Input("a", MERGE),), selectivity=0.1))
-    plan = plan_replicas(one, 1, "dp", Metric.COMPLETENESS)
+    task_graph = graph(Operator("a", 2, rate=(1.0, 1.0)), Operator("b", 1, (Input("a", MERGE),), selectivity=0.1))
+    plan = plan_replicas(task_graph, 1, "dp", Metric.COMPLETENESS)
     assert not plan.optimal
-    assert plan_replicas(one, 1, "exact", Metric.COMPLETENESS).completeness > plan.completeness
+    assert plan_replicas(task_graph, 1, "exact", Metric.COMPLETENESS).completeness > plan.completeness
 
 
 @given(SMALL, st.integers(0, 9), st.sampled_from(Metric))
@@ -60,20 +60,20 @@ def test_unions_of_trees_need_not_contain_the_best_plan_for_completeness() -> No
 def test_a_search_that_runs_out_of_time_still_tells_a_true_bound(
     topology: Topology, budget: int, metric: Metric
 ) -> None:
-    one = TaskGraph(topology)
+    task_graph = TaskGraph(topology)
     best, _ = Definition(topology).best(metric, budget)
     for time_limit_s in (1e-9, 1e-4, 1e-3):
-        plan = plan_replicas(one, budget, metric=metric, time_limit_s=time_limit_s)
-        check_replicas(one, plan, budget)
+        plan = plan_replicas(task_graph, budget, metric=metric, time_limit_s=time_limit_s)
+        check_replicas(task_graph, plan, budget)
         assert plan.bound >= best - 1e-9
 
 
 def test_without_time_the_best_heuristic_is_named() -> None:
-    one = merges()
-    plan = plan_replicas(one, 12, time_limit_s=1e-9)
+    task_graph = merges()
+    plan = plan_replicas(task_graph, 12, time_limit_s=1e-9)
     assert plan.algorithm == "structure-aware"
     assert not plan.optimal
-    assert plan.value == plan_replicas(one, 12, "structure-aware").value
+    assert plan.value == plan_replicas(task_graph, 12, "structure-aware").value
     assert plan.bound == 1.0
 
 
@@ -87,9 +87,9 @@ def test_a_tree_that_fits_is_taken_though_there_are_more_operators(algorithm: st
 
 def test_greedy_takes_the_tasks_whose_failure_hurts_most() -> None:
     # a(3: rates 1, 5, 3) ──merge──> b(1): b loses all, then a[1], a[2]
-    one = graph(Operator("a", 3, rate=(1.0, 5.0, 3.0)), Operator("b", 1, (Input("a", MERGE),)))
-    assert plan_replicas(one, 2, "greedy").replicas == (Task("a", 1), Task("b", 0))
-    assert plan_replicas(one, 3, "greedy").replicas == (Task("a", 1), Task("a", 2), Task("b", 0))
+    task_graph = graph(Operator("a", 3, rate=(1.0, 5.0, 3.0)), Operator("b", 1, (Input("a", MERGE),)))
+    assert plan_replicas(task_graph, 2, "greedy").replicas == (Task("a", 1), Task("b", 0))
+    assert plan_replicas(task_graph, 3, "greedy").replicas == (Task("a", 1), Task("a", 2), Task("b", 0))
 
 
 def test_greedy_breaks_ties_by_task_order_and_may_keep_nothing() -> None:
@@ -102,9 +102,9 @@ def test_greedy_breaks_ties_by_task_order_and_may_keep_nothing() -> None:
 
 def test_budget_that_cannot_be_used_well_is_left() -> None:
     # a(2) ──one-to-one──> b(2): a third replica would complete nothing
-    one = graph(Operator("a", 2), Operator("b", 2, (Input("a", ONE),)))
+    task_graph = graph(Operator("a", 2), Operator("b", 2, (Input("a", ONE),)))
     for algorithm in ("exact", "structure-aware", "dp"):
-        assert len(plan_replicas(one, 3, algorithm).replicas) == 2
+        assert len(plan_replicas(task_graph, 3, algorithm).replicas) == 2
 
 
 def test_structure_aware_comes_close_to_the_best_plan() -> None:
@@ -113,15 +113,15 @@ def test_structure_aware_comes_close_to_the_best_plan() -> None:
     for middle in (FULL, ONE, MERGE, SPLIT):
         for last in (FULL, MERGE):
             size = {FULL: 5, ONE: 6, MERGE: 3, SPLIT: 12}[middle]
-            one = graph(
+            task_graph = graph(
                 Operator("o0", 6, rate=(1.0, 2.0, 3.0, 1.0, 1.0, 4.0)),
                 Operator("o1", size, (Input("o0", middle),), weights=tuple(1.0 + index for index in range(size))),
                 Operator("o2", 2, (Input("o1", last),), weights=(2.0, 1.0)),
                 Operator("o3", 4, (Input("o2", SPLIT),)),
             )
-            best = plan_replicas(one, len(one) // 2, "exact")
+            best = plan_replicas(task_graph, len(task_graph) // 2, "exact")
             assert best.optimal
-            ratios.append(plan_replicas(one, len(one) // 2, "structure-aware").value / best.value)
+            ratios.append(plan_replicas(task_graph, len(task_graph) // 2, "structure-aware").value / best.value)
     assert min(ratios) > 0.7
     assert statistics.mean(ratios) > 0.9
 
@@ -133,10 +133,10 @@ def test_a_thousand_tasks_are_planned_by_their_structure() -> None:
     operators = [Operator("o0", 100)]
     for number, (kind, size) in enumerate(zip(kinds, sizes, strict=True), start=1):
         operators.append(Operator(f"o{number}", size, (Input(f"o{number - 1}", kind),)))
-    one = graph(*operators)
-    plan = plan_replicas(one, 500, "structure-aware")
-    check_replicas(one, plan, 500)
-    assert plan.value > 0.8 * plan_replicas(one, 500, "exact").value
+    task_graph = graph(*operators)
+    plan = plan_replicas(task_graph, 500, "structure-aware")
+    check_replicas(task_graph, plan, 500)
+    assert plan.value > 0.8 * plan_replicas(task_graph, 500, "exact").value
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "3"])
@@ -168,9 +168,9 @@ def test_dp_says_what_to_use_instead_when_there_are_too_many_plans(monkeypatch: 
 
 
 def test_too_many_tasks_for_a_proof_get_the_best_heuristic_plan() -> None:
-    one = graph(Operator("a", 10_001))
-    plan = plan_replicas(one, 1, "exact")
-    check_replicas(one, plan, 1)
+    task_graph = graph(Operator("a", 10_001))
+    plan = plan_replicas(task_graph, 1, "exact")
+    check_replicas(task_graph, plan, 1)
     assert (plan.algorithm, len(plan.replicas), plan.optimal) == ("exact", 1, False)
 
 

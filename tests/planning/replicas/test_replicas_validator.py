@@ -62,7 +62,7 @@ def test_a_corrupted_plan_is_rejected_in_one_line(corrupted: ReplicaPlan, budget
 def test_values_from_the_definition_are_accepted_and_others_rejected(
     topology: Topology, data: st.DataObject, metric: Metric
 ) -> None:
-    one = TaskGraph(topology)
+    task_graph = TaskGraph(topology)
     definition = Definition(topology)
     free = [task for task in definition.tasks if task not in definition.safe]
     chosen = data.draw(st.sets(st.sampled_from(free))) if free else set()
@@ -77,7 +77,7 @@ def test_values_from_the_definition_are_accepted_and_others_rejected(
         False,
         1.0,
     )
-    check_replicas(one, plan, len(replicas))
+    check_replicas(task_graph, plan, len(replicas))
     for wrong in (replace(plan, fidelity=plan.fidelity - 1e-6), replace(plan, completeness=plan.completeness + 1e-6)):
         with pytest.raises(InvalidPlan):
-            check_replicas(one, wrong, len(replicas))
+            check_replicas(task_graph, wrong, len(replicas))

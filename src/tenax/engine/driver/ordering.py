@@ -22,8 +22,6 @@ from tenax.planning.levels import layout
 from tenax.store.checkpoints import StoredSegment
 from tenax.store.records import JsonObject
 
-HIGHEST_US = "highest_us"  # in the notes of a checkpoint
-
 
 class Ordering:
     """What the driver carries from pass to pass on behalf of tasks.
