@@ -11,7 +11,7 @@ from watching import Watched
 
 from tenax_lab import recovery_techniques
 from tenax_lab.registry import run_experiment
-from tenax_lab.tentative_quality_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
+from tenax_lab.loads.judged_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 
 Row = dict[str, Any]
 
