@@ -10,11 +10,11 @@ import numpy as np
 import typer
 
 from tenax.cli import render
-from tenax.cli.options import AsJson, Failed, File, Picture, TimeLimit
+from tenax.cli.applications import topology_of
+from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture, TimeLimit
 from tenax.cli.protection import print_protection, protection_data
 from tenax.errors import InvalidRequest
 from tenax.model.cluster_files import read_cluster
-from tenax.model.files import read_topology
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import BackupPlan, Metric, RecoveryPlan, RecoverySchedule, ReplicaPlan
 from tenax.model.tasks import Task
@@ -68,6 +68,7 @@ def backups_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The fewest tasks that retain their outputs, so that recovery never takes longer than --latency.
 
@@ -76,7 +77,7 @@ def backups_command(
 
     Example: tenax plan backups traffic.yaml --latency 3 --picture backups.svg
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     plan = backup_planning.plan_backups(graph, latency, algorithm, time_limit)
     _draw(graph, picture, {"backups": plan.backups}, f"{len(plan.backups)} backups for recovery within {latency:g} s")
     if as_json:
@@ -103,6 +104,7 @@ def replicas_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The tasks that run a second time elsewhere, so that outputs stay as good as --budget allows.
 
@@ -110,7 +112,7 @@ def replicas_command(
 
     Example: tenax plan replicas traffic.yaml --budget 6
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     plan = replica_planning.plan_replicas(graph, budget, algorithm, metric, time_limit)
     title = f"{len(plan.replicas)} replicas keep fidelity {plan.fidelity:.3g} when all others fail"
     _draw(graph, picture, {"replicas": plan.replicas}, title)
@@ -139,6 +141,7 @@ def recovery_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The failed tasks to bring back first, so that the most important outputs return with --capacity at hand.
 
@@ -147,7 +150,7 @@ def recovery_command(
 
     Example: tenax plan recovery traffic.yaml --failed 'speed[*],jams[*]' --capacity 3
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     down = graph.failed(graph.parse(failed))
     plan = recovery_planning.plan_recovery(graph, down, capacity, algorithm, time_limit)
     still = graph.tasks(np.flatnonzero(down & ~graph.mask(plan.recover)))
@@ -180,6 +183,7 @@ def schedule_command(
     algorithm: RecoveryAlgorithm = None,
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
+    options: AppOptions = None,
 ) -> None:
     """Which failed tasks start on which node, when nodes arrive one by one.
 
@@ -187,7 +191,7 @@ def schedule_command(
 
     Example: tenax plan schedule four-queries.yaml --failed 'a[*],b[*],c[*],d[*]' --nodes 2,2,2,2,2 --limit 1
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     down = graph.failed(graph.parse(failed))
     arriving = [(f"N{position}", _capacity(text)) for position, text in enumerate(nodes.split(","), 1)]
     chosen = ("exact", "operator-centric") if algorithm is None else (algorithm,)
@@ -212,6 +216,7 @@ def all_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """One protection plan: backups, replicas, where they run, how often to checkpoint, and what that promises.
 
@@ -219,8 +224,10 @@ def all_command(
     loss of each node, rack and zone means for recovery and for outputs.
 
     Example: tenax plan all traffic.yaml --latency 3 --budget 6 --domains traffic-cluster.yaml
+
+    Example: tenax plan all examples/apps/traffic.py --latency 3 --budget 6
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     cluster = None if domains is None else read_cluster(domains)
     plan = plan_protection(graph, latency, budget, cluster, metric=metric, time_limit_s=time_limit)
     marks = {"backups": plan.backups.backups, "replicas": plan.replicas.replicas}
