@@ -16,6 +16,7 @@ from tenax.examples import EXAMPLES, describe, example_path
 from tenax.model.cluster_files import cluster_schema
 from tenax.model.files import topology_schema
 from tenax.model.graph import TaskGraph
+from tenax.model.settings_files import settings_schema
 from tenax.planning.backups import recovery_latencies
 from tenax.planning.decomposition import classify
 from tenax.planning.fidelity import completeness, fidelity
@@ -27,6 +28,7 @@ class Format(StrEnum):
 
     TOPOLOGY = "topology"
     CLUSTER = "cluster"
+    SETTINGS = "settings"
 
 
 def fidelity_command(file: File, failed: Failed, as_json: AsJson = False, picture: Picture = None) -> None:
@@ -132,13 +134,14 @@ def describe_command(file: File, options: AppOptions = None, as_json: AsJson = F
 
 
 def schema_command(
-    of: Annotated[Format, typer.Argument(metavar="FORMAT", help="topology or cluster")] = Format.TOPOLOGY,
+    of: Annotated[Format, typer.Argument(metavar="FORMAT", help="topology, cluster or settings")] = Format.TOPOLOGY,
 ) -> None:
-    """The JSON Schema of topology or cluster files, for editors and other programs.
+    """The JSON Schema of topology, cluster or settings files, for editors and other programs.
 
     Example: tenax schema topology > topology.schema.json
     """
-    print(json.dumps(topology_schema() if of is Format.TOPOLOGY else cluster_schema(), indent=2))
+    schemas = {Format.TOPOLOGY: topology_schema, Format.CLUSTER: cluster_schema, Format.SETTINGS: settings_schema}
+    print(json.dumps(schemas[of](), indent=2))
 
 
 def examples_command() -> None:

@@ -12,7 +12,7 @@ import typer
 from tenax.cli import render
 from tenax.cli.applications import topology_of
 from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture, TimeLimit
-from tenax.cli.protection import print_protection, protection_data
+from tenax.cli.protection import print_protection
 from tenax.errors import InvalidRequest
 from tenax.model.cluster_files import read_cluster
 from tenax.model.graph import TaskGraph
@@ -81,15 +81,7 @@ def backups_command(
     plan = backup_planning.plan_backups(graph, latency, algorithm, time_limit)
     _draw(graph, picture, {"backups": plan.backups}, f"{len(plan.backups)} backups for recovery within {latency:g} s")
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "backups": render.names(plan.backups),
-                "count": len(plan.backups),
-                "recovery_latency": plan.recovery_latency_s,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_backups(graph, plan, latency)
     _tell_picture(picture, as_json)
@@ -117,16 +109,7 @@ def replicas_command(
     title = f"{len(plan.replicas)} replicas keep fidelity {plan.fidelity:.3g} when all others fail"
     _draw(graph, picture, {"replicas": plan.replicas}, title)
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "replicas": render.names(plan.replicas),
-                "count": len(plan.replicas),
-                "fidelity": plan.fidelity,
-                "completeness": plan.completeness,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_replicas(graph, plan, budget)
     _tell_picture(picture, as_json)
@@ -157,16 +140,7 @@ def recovery_command(
     title = f"{len(plan.queries)} queries come back with capacity {capacity:g}"
     _draw(graph, picture, {"failed": still, "recovered": plan.recover}, title)
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "recover": render.names(plan.recover),
-                "queries": render.names(plan.queries),
-                "priority": plan.priority,
-                "cost": plan.cost,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_recovery(plan, capacity)
     _tell_picture(picture, as_json)
@@ -197,7 +171,7 @@ def schedule_command(
     chosen = ("exact", "operator-centric") if algorithm is None else (algorithm,)
     schedules = [recovery_planning.schedule_recovery(graph, down, arriving, limit, name, time_limit) for name in chosen]
     if as_json:
-        render.print_json({"schedules": [_schedule_data(schedule) for schedule in schedules]})
+        render.print_json({"schedules": [schedule.to_data() for schedule in schedules]})
         return
     for schedule in schedules:
         _print_schedule(schedule)
@@ -233,7 +207,7 @@ def all_command(
     marks = {"backups": plan.backups.backups, "replicas": plan.replicas.replicas}
     _draw(graph, picture, marks, f"Protection of {plan.topology}: recovery within {latency:g} s, {budget} replicas")
     if as_json:
-        render.print_json(protection_data(plan))
+        render.print_json(plan.to_data())
     else:
         print_protection(plan)
     _tell_picture(picture, as_json)
@@ -327,21 +301,6 @@ def _print_recovery(plan: RecoveryPlan, capacity: float) -> None:
             ],
         )
     )
-
-
-def _schedule_data(schedule: RecoverySchedule) -> dict[str, object]:
-    return {
-        "algorithm": schedule.algorithm,
-        "arrivals": [
-            {
-                "node": arrival.node,
-                "placed": {str(task): node for task, node in arrival.placed.items()},
-                "completed": render.names(arrival.completed),
-            }
-            for arrival in schedule.arrivals
-        ],
-        "waiting": render.names(schedule.waiting),
-    }
 
 
 def _print_schedule(schedule: RecoverySchedule) -> None:
