@@ -24,7 +24,8 @@ demo: setup  ## half of an embedded cluster is killed, outputs go on: live view,
 test: setup  ## lint, types, import contract and all tests, side by side
 	$(BIN)/python tests/run_all.py
 
-chaos: setup  ## 25 random schedules of real faults, 100 damaged files and 15,000 simulated runs; about 45 minutes
+chaos: setup  ## tests that take their time, 25 random schedules of real faults, 100 damaged files, 15,000 simulated runs; about 55 minutes
+	$(BIN)/pytest tests/spark -m long
 	$(BIN)/python -m tenax.cli.soak
 
 dist: setup  ## a wheel of tenax, without the lab, in dist/

@@ -25,7 +25,7 @@ DEADLINE_S = 3_600.0  # of a part: on a machine that is five times slower none t
 GRACE_S = 60.0  # for a part that is interrupted to end what it has started
 POLL_S = 0.2
 
-CHAOS = ["tests/spark/test_chaos.py"]  # a cluster of four nodes: Spark has one cluster a process
+CHAOS = ["tests/spark/test_chaos.py"]  # they need four nodes: started beside the two of the others
 OWN_CLUSTERS = [  # they start drivers in processes of their own, and need no cluster here
     "tests/spark/test_killed_drivers.py",
     "tests/spark/test_quick_experiments.py",
@@ -99,7 +99,8 @@ class Part:
 
 def tested(name: str, *arguments: str) -> list[str]:
     """Pytest on some files; what took how long goes to a file that this one reads."""
-    return [sys.executable, "-m", "pytest", "--durations=0", "--durations-min=1000", *report(name), *arguments]
+    command = [sys.executable, "-m", "pytest", "-m", "not long", "--durations=1", "--durations-min=1000"]
+    return [*command, *report(name), *arguments]
 
 
 def report(name: str) -> list[str]:

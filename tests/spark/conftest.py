@@ -1,4 +1,4 @@
-"""One embedded cluster of two nodes for all tests of a process: it takes longer to start than most tests to run."""
+"""Embedded clusters of two sizes, shared by all tests of a process: to start one takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,49 @@ from tenax.engine.session import Session
 from tenax.model.settings import ClusterSettings
 
 
+class Clusters:
+    """At most one cluster at a time, for Spark has one a process; what a test kills in it has returned before the next.
+
+    Tests on four nodes come after those on two, so each size is started once.
+    """
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._sessions: dict[int, Session] = {}
+
+    def of(self, nodes: int) -> Session:
+        """The cluster with so many nodes."""
+        if nodes not in self._sessions:
+            self.stop()
+            self._sessions[nodes] = Session(self._folders.mktemp("cluster"), ClusterSettings(nodes))
+        return self._sessions[nodes]
+
+    def stop(self) -> None:
+        """End the one that runs."""
+        while self._sessions:
+            self._sessions.popitem()[1].stop()
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """Where tests get their cluster from."""
+    shared = Clusters(tmp_path_factory)
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def cluster(clusters: Clusters) -> Session:
     """A session with two nodes."""
-    session = Session(tmp_path_factory.mktemp("cluster"), ClusterSettings(2))
-    yield session
-    session.stop()
+    return clusters.of(2)
+
+
+@pytest.fixture
+def four(clusters: Clusters) -> Session:
+    """A session with four nodes."""
+    return clusters.of(4)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on four nodes last, otherwise in their order."""
+    items.sort(key=lambda item: four.__name__ in getattr(item, "fixturenames", ()))

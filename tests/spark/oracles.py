@@ -63,7 +63,7 @@ def hashtags(tweets: pl.DataFrame) -> Results:
     nest, so an aggregate is the sum over its own window of what it is made of.
     """
     pattern = ["^(great|love)", "^(so sad|cannot)", "^reading", "^what"]
-    tone = pl.coalesce(pl.when(pl.col("text").str.contains(one)).then(n) for n, one in enumerate(pattern))
+    tone = pl.coalesce(pl.when(pl.col("text").str.contains(words)).then(n) for n, words in enumerate(pattern))
     toned = tweets.with_columns(tone.alias("tone"))
     weights = {f"o{n}": [int(n == tone) for tone in range(4)] for n in range(4)} | {"all": [1, 1, 1, 1]}
     lengths = dict.fromkeys(weights, 1)
@@ -101,13 +101,13 @@ def window_tree(rows: pl.DataFrame, sensors: int) -> Results:
     return {"tree": windowed(readings, ["sensor"], 8 * SECOND_US, 8 * SECOND_US, *sums)}
 
 
-def assert_equal(found: Results, expected: Results, keys: Mapping[str, Sequence[str]]) -> None:
+def assert_equal(actual: Results, expected: Results, keys: Mapping[str, Sequence[str]]) -> None:
     """The same rows for every output, key and window; floats within a relative tolerance of 1e-9."""
-    assert set(found) == set(expected)
+    assert set(actual) == set(expected)
     for output, rows in expected.items():
         order = [*keys[output], *(name for name in WINDOW if name in rows.columns)]
         assert rows.height, f"output {output!r} is empty in the oracle: the test tests nothing"
-        got = found[output]
+        got = actual[output]
         assert sorted(got.columns) == sorted(rows.columns), f"output {output!r} has the columns {got.columns}"
         assert not got.select(order).is_duplicated().any(), f"output {output!r} has a row twice"
         try:

@@ -81,7 +81,7 @@ class Maker:
         return self.dice.randint(1, MAX_PARALLELISM)
 
     def added(self, read: Sequence[Twin], stream: Stream, rows: pl.DataFrame, span: Span | None) -> Twin:
-        self.read |= {one.stream.operator for one in read}
+        self.read |= {twin.stream.operator for twin in read}
         twin = Twin(stream, rows, span)
         self.twins.append(twin)
         return twin
@@ -132,11 +132,11 @@ class Maker:
     def union(self) -> None:
         """Rows of two streams, aggregated at once: the union alone may have a key twice in a window."""
         left = self.any()
-        others = [one for one in self.twins if bool(one.span) == bool(left.span) and one is not left]
+        others = [twin for twin in self.twins if bool(twin.span) == bool(left.span) and twin is not left]
         if not others:
             return
         right = self.dice.choice(others)
-        both = [one.stream.select(*left.columns).key_by("key") for one in (left, right)]
+        both = [side.stream.select(*left.columns).key_by("key") for side in (left, right)]
         rows = pl.concat([left.rows.select(left.columns), right.rows.select(left.columns)])
         self.read |= {left.stream.operator, right.stream.operator}
         self.windowed(Twin(both[0].union(both[1]), rows, left.span), self.dice.choice(SPANS_MS))

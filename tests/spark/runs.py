@@ -98,8 +98,8 @@ def committed(folder: Path) -> pl.DataFrame:
 
 def whole_input(application: Application) -> dict[str, pl.DataFrame]:
     """All rows of every generator, read as one range."""
-    found = {}
+    rows = {}
     for name, source in application.sources.items():
         assert isinstance(source, Generator)
-        found[name] = source.read(0, [0, source.pace.rows, 1])
-    return found
+        rows[name] = source.read(0, [0, source.pace.rows, 1])
+    return rows

@@ -63,9 +63,9 @@ def stopped(application: Application, store: Path, given: Settings, session: Ses
     driver = Driver(application, store, given, watcher, session)
     watcher.on_published = lambda last: driver.request_stop() if last >= after else None
     assert driver.run().outcome is Outcome.STOPPED
-    found = Manifests(store).newest_valid()
-    assert isinstance(found, ValidCheckpoint)
-    return found.checkpoint.number
+    newest = Manifests(store).newest_valid()
+    assert isinstance(newest, ValidCheckpoint)
+    return newest.checkpoint.number
 
 
 def abandoned(application: Application, store: Path, given: Settings, session: Session, after: int) -> list[str]:
@@ -116,11 +116,11 @@ def summed(fine: pl.DataFrame) -> pl.DataFrame:
     return windowed(rows.drop("window_start", "window_end"), ["key"], 2 * SECOND_US, 2 * SECOND_US, pl.col("n").sum())
 
 
-def assert_same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
+def assert_same(actual: pl.DataFrame, expected: pl.DataFrame) -> None:
     order = ["window_end", "key"]
     assert expected.height
     assert_frame_equal(
-        found.select(sorted(expected.columns)).sort(order),
+        actual.select(sorted(expected.columns)).sort(order),
         expected.select(sorted(expected.columns)).sort(order),
         check_dtypes=False,
     )
@@ -180,7 +180,7 @@ def test_a_changed_filter_waits_for_a_good_end_of_the_old_code_and_then_holds_fr
     assert filtered.startswith("operator 'some': filter was ")
     assert filtered.endswith(f": from batch {batch + 1} on")
     assert f"output 'fine-out': results after batch {batch} go to " in moved
-    assert any("changes" in one for one in read_events(store))
+    assert any("changes" in entry for entry in read_events(store))
 
     fine = pl.concat([committed(tmp_path / "fine"), committed(tmp_path / "other")])
     rows = pl.concat([rows_of(old, 1, batch), rows_of(new, batch + 1, LAST, below=0.25)])

@@ -8,7 +8,7 @@ reports (2) ----> incidents (2) -----+
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,14 +33,15 @@ from tenax.engine.session import Session
 from tenax.engine.worker.steps import TRIM_EVERY
 from tenax.examples import app_path
 from tenax.model.protection import Protection
-from tenax.model.settings import ClusterSettings, Settings
+from tenax.model.settings import Settings
 
 pytestmark = pytest.mark.xdist_group("spark")
+LONG = pytest.mark.long  # runs in `make chaos`
 
 NODES, RACKS = 4, 2
 CHECKPOINT_EVERY = 4
 AFTER = 24  # batches after a recovery when nothing of it is left
-BATCH_S, BATCH_ROWS, BATCHES = 0.25, 100, 36
+BATCH_S, BATCH_ROWS, BATCHES = 0.25, 100, 26
 OPTIONS: Mapping[str, object] = {
     "rows": BATCH_ROWS * BATCHES,
     "reports": 300,
@@ -53,17 +54,9 @@ OPTIONS: Mapping[str, object] = {
 }
 
 
-@pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """One cluster of four nodes for all trials: what was killed in one has returned before the next."""
-    session = Session(tmp_path_factory.mktemp("cluster"), ClusterSettings(NODES))
-    yield session
-    session.stop()
-
-
 def faults(text: str) -> Schedule:
     """`kill 2@9b, return 1@15b` as a schedule."""
-    return tuple(parse_fault(Kind(kind), what) for kind, what in (one.split() for one in text.split(", ")))
+    return tuple(parse_fault(Kind(kind), what) for kind, what in (fault.split() for fault in text.split(", ")))
 
 
 def chaotic_settings(how: Protection, nodes: int = NODES, racks: int | None = RACKS) -> Settings:
@@ -87,46 +80,54 @@ def tried(session: Session, out: Path, schedule: Schedule, how: Protection, seed
     return outcome
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=LONG) for number in range(1, 5))])
 def test_random_faults_change_no_final_result(number: int, four: Session, tmp_path: Path) -> None:
     seed = int(os.environ.get("TENAX_SEED", "100")) + number
-    schedule = random_schedule(seed, NODES, RACKS, within=28, driver=False)
+    schedule = random_schedule(seed, NODES, RACKS, within=20, driver=False)
     tried(four, tmp_path, schedule, varied(seed, checkpoint_every=CHECKPOINT_EVERY), seed)
 
 
 TARGETED: Mapping[str, tuple[str, Protection]] = {
-    "two nodes at once, all replicated": ("kill 2@9b, return 2@16b", Protection(replicas="all")),
-    "a task and its producer": ("kill join-1[0]+speed-window[0]@9b", Protection()),
-    "a failure during recovery": ("kill 1@9b, kill 1@1r, return 1@20b", Protection()),
-    "a rack, outputs held": ("kill rack1@9b, return 1@12b, return 1@20b", Protection(outputs="hold")),
-    "a rack, blocking": ("kill rack2@9b, return 2@9b", Protection(recovery="blocking", backups="all")),
-    "a rack, adaptive backups": ("kill rack1@7b, return 2@10b, kill rack2@16b", Protection(backups="adaptive")),
-    "all nodes, one of which returns in time": ("kill all@9b, return 1@9b", Protection(replicas=4)),
+    "two nodes at once, all replicated": ("kill 2@6b, return 2@11b", Protection(replicas="all")),
+    "a task and its producer": ("kill join-1[0]+speed-window[0]@6b", Protection()),
+    "a failure during recovery": ("kill 1@6b, kill 1@1r, return 1@14b", Protection()),
+    "a rack, outputs held": ("kill rack1@6b, return 1@8b, return 1@14b", Protection(outputs="hold")),
+    "a rack, blocking": ("kill rack2@6b, return 2@6b", Protection(recovery="blocking", backups="all")),
+    "a rack, adaptive backups": ("kill rack1@6b, return 2@8b, kill rack2@14b", Protection(backups="adaptive")),
+    "all nodes, one of which returns in time": ("kill all@6b, return 1@6b", Protection(replicas=4)),
     "neighbours in the middle of a sweep": (
-        "kill join-1[0]+speed-window[0]@2c, return 1@20b",
+        "kill join-1[0]+speed-window[0]@2c, return 1@16b",
         Protection(checkpoint="sweeping"),
     ),
     "neighbours, every node stored by its own timer": (
-        "kill join-1[0]+speed-window[0]@10b, return 1@20b",
+        "kill join-1[0]+speed-window[0]@8b, return 1@14b",
         Protection(checkpoint="synchronous"),
     ),
     "neighbours, every task stored by its own timer": (
-        "kill join-1[0]+speed-window[0]@10b, return 1@20b",
+        "kill join-1[0]+speed-window[0]@8b, return 1@14b",
         Protection(checkpoint="individual"),
     ),
     "neighbours, both copies of which send": (
-        "kill join-1[0]+speed-window[0]@9b, return 1@14b",
+        "kill join-1[0]+speed-window[0]@6b, return 1@10b",
         Protection(standby={"speed-window": "both", "join-1": "both"}),
     ),
-    "neighbours, nothing stored": ("kill join-1[0]+speed-window[0]@18b, return 1@24b", Protection(checkpoint="none")),
+    "neighbours, nothing stored": ("kill join-1[0]+speed-window[0]@12b, return 1@16b", Protection(checkpoint="none")),
     "all nodes, some operators never stored": (
-        "kill 1@9b, return 1@12b, kill all@20b, return 2@20b",
+        "kill 1@6b, return 1@8b, kill all@14b, return 2@14b",
         Protection(replicas=4, checkpoint="individual", checkpoints={"speed-window": "none", "join-1": "none"}),
     ),
 }
+AMONG_THE_LONG = {  # the others stand for them in every run of the tests
+    "a rack, adaptive backups",
+    "all nodes, one of which returns in time",
+    "neighbours, every node stored by its own timer",
+    "neighbours, every task stored by its own timer",
+    "neighbours, nothing stored",
+    "all nodes, some operators never stored",
+}
 
 
-@pytest.mark.parametrize("name", TARGETED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[LONG] * (name in AMONG_THE_LONG)) for name in TARGETED])
 def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_path: Path) -> None:
     text, how = TARGETED[name]
     outcome = tried(four, tmp_path, faults(text), limited(how))
@@ -140,12 +141,13 @@ def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_pat
 
 
 def test_nodes_that_die_while_a_checkpoint_is_stored_change_no_final_result(four: Session, tmp_path: Path) -> None:
-    outcome = tried(four, tmp_path, faults("kill 2@2c, return 2@14b"), limited(Protection(replicas=4)))
+    outcome = tried(four, tmp_path, faults("kill 2@2c, return 2@12b"), limited(Protection(replicas=4)))
     assert len(outcome.faults) == 1
 
 
+@LONG
 def test_nodes_return_by_themselves_when_a_run_cannot_go_on_without_any(four: Session, tmp_path: Path) -> None:
-    outcome = tried(four, tmp_path, faults("kill all@9b"), limited(Protection()))
+    outcome = tried(four, tmp_path, faults("kill all@6b"), limited(Protection()))
     assert len(outcome.faults[0].nodes) == NODES
     assert any("no node" in text for text in noted(tmp_path))
 
@@ -180,10 +182,11 @@ class Buffers(Observer):
     def handled(self, coordinator: Coordinator, _event: Event, then: Sequence[Decided]) -> None:
         self._outage = coordinator.state.outage is not None
         self.homes = {task.primary.node for task in coordinator.state.tasks if task.primary is not None}
-        if any(isinstance(one, TasksMoved) for one in then):
+        if any(isinstance(instruction, TasksMoved) for instruction in then):
             self.moved = coordinator.state.finished
 
 
+@LONG
 def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path: Path) -> None:
     trial = Trial(chaotic_settings(limited(Protection())), faults("kill 2@30b, return 2@34b"))
     buffers = Buffers(tmp_path)
@@ -203,9 +206,9 @@ def test_after_a_recovery_nodes_hold_no_more_than_before(four: Session, tmp_path
     assert len(buffers.homes) == NODES  # tasks have moved to those that came back
     missing = [last for last, outage, _, _ in buffers.held if outage]
     assert max(retained for last, _, retained, _ in buffers.held if last >= missing[0]) > 0  # meanwhile all retain
-    before = [one for one in buffers.held if one[0] < missing[0]]
+    before = [holding for holding in buffers.held if holding[0] < missing[0]]
     assert buffers.moved is not None
-    after = [one for one in buffers.held if one[0] > buffers.moved + AFTER]
+    after = [holding for holding in buffers.held if holding[0] > buffers.moved + AFTER]
     assert min(retained for _, _, retained, _ in after) == max(retained for _, _, retained, _ in before) == 0
     # how many versions lie there between two trims depends on how long passes are: on a slow machine 1.4 times was seen
     assert min(size for *_, size in after) <= 2.0 * max(size for *_, size in before)
@@ -217,9 +220,12 @@ def limited(how: Protection) -> Protection:
 
 
 def noted(out: Path) -> list[str]:
-    return [str(one.detail["text"]) for one in Timeline(out / "timeline.jsonl").read() if one.what is What.NOTED]
+    return [
+        str(moment.detail["text"]) for moment in Timeline(out / "timeline.jsonl").read() if moment.what is What.NOTED
+    ]
 
 
+@LONG
 def test_a_driver_killed_while_nodes_are_missing_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     schedule = (parse_fault(Kind.KILL, "1@8b"), parse_fault(Kind.DRIVER, "12b"))
     trial = Trial(chaotic_settings(limited(Protection()), nodes=2, racks=None), schedule)
@@ -230,7 +236,7 @@ def test_a_driver_killed_while_nodes_are_missing_is_followed_by_one_that_goes_on
     assert outcome.drivers == 2
     assert outcome.unreached == ()
     assert [impact.fault for impact in outcome.faults] == ["--kill 1@8b", "--kill-driver 12b"]
-    faults_made = [one.detail["number"] for one in moments if one.what is What.FAULT]
+    faults_made = [moment.detail["number"] for moment in moments if moment.what is What.FAULT]
     assert faults_made == [0, 1]  # what happened before the driver died does not happen again
-    killed_s = [one for one in moments if one.what is What.FAULT][-1].at_s
-    assert not any(one.what is What.JOINED and one.at_s < killed_s for one in moments)
+    killed_s = [moment for moment in moments if moment.what is What.FAULT][-1].at_s
+    assert not any(moment.what is What.JOINED and moment.at_s < killed_s for moment in moments)

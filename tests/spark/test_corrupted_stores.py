@@ -27,7 +27,7 @@ def test_damage_to_any_single_file_is_exact_repaired_or_refused_by_name(cluster:
     watcher.on_published = lambda last: driver.request_stop() if last >= 10 else None
     driver.run()
     campaign = Campaign(application, root, BATCH, cluster)
-    found = [campaign.trial(seed) for seed in range(TRIALS)]
-    for one in found:
-        print(one)
-    assert [one for one in found if one.wrong] == []
+    trials = [campaign.trial(seed) for seed in range(TRIALS)]
+    for trial in trials:
+        print(trial)
+    assert [trial for trial in trials if trial.wrong] == []

@@ -42,17 +42,17 @@ def write(path: Path, seconds: Sequence[float]) -> None:
 
 
 def lines(seconds: Sequence[float]) -> list[str]:
-    return [f"{(START + timedelta(seconds=one)).isoformat()},1\n" for one in seconds]
+    return [f"{(START + timedelta(seconds=second)).isoformat()},1\n" for second in seconds]
 
 
 def counts(out: Path) -> dict[int, int]:
     """Rows by the second at which their window begins; every window once."""
-    found = committed(out)
-    if not found.height:
+    rows = committed(out)
+    if not rows.height:
         return {}
-    assert not found["window_start"].is_duplicated().any()
-    starts = [int((one - START).total_seconds()) for one in found["window_start"]]
-    return dict(sorted(zip(starts, found["n"].to_list(), strict=True)))
+    assert not rows["window_start"].is_duplicated().any()
+    starts = [int((start - START).total_seconds()) for start in rows["window_start"]]
+    return dict(sorted(zip(starts, rows["n"].to_list(), strict=True)))
 
 
 def application(folder: Path, *, follow: bool = True, tail: bool = False, lateness: str = "0s") -> Application:
@@ -120,7 +120,7 @@ def test_a_partition_without_rows_holds_no_windows_and_counts_what_is_late_when_
     first = run(tmp_path, application(tmp_path), cluster, how, lambda: len(counts(out)) == 2)
     assert first.stop.outcome is Outcome.STOPPED
     assert counts(out) == {0: 10, 10: 10}
-    assert any("s[1] is idle" in one for one in first.messages)
+    assert any("s[1] is idle" in message for message in first.messages)
 
     # the next file is for s[0], the one after it for s[1]: behind what is complete, in the open window, and after it
     write(tmp_path / "in" / "b.csv", [26, 27])
@@ -128,8 +128,8 @@ def test_a_partition_without_rows_holds_no_windows_and_counts_what_is_late_when_
     again = run(tmp_path, application(tmp_path), cluster, how.but(drain=True))
     assert again.stop.outcome is Outcome.FINISHED, again.stop
     assert counts(out) == {0: 10, 10: 10, 20: 10, 30: 1}
-    assert [one.text.partition(",")[0] for one in again.late] == ["LATE w: 15 rows dropped"]
-    assert any(one.startswith("LATE w: 15 rows dropped") for one in again.messages)
+    assert [notice.text.partition(",")[0] for notice in again.late] == ["LATE w: 15 rows dropped"]
+    assert any(message.startswith("LATE w: 15 rows dropped") for message in again.messages)
     verdict = judge(application(tmp_path), tmp_path / "store", tmp_path / "results", cluster)
     assert verdict.held, verdict  # a replay of the log, without clock and restart, closes the same windows
 
@@ -140,10 +140,12 @@ def test_a_run_that_followed_closes_every_window_when_it_follows_no_more(cluster
     run(tmp_path, application(tmp_path), cluster, SETTINGS, lambda: len(counts(out)) == 2)
     with (tmp_path / "in" / "a.csv").open("a") as file:
         file.writelines(lines([30]))
-    told = run(tmp_path, application(tmp_path), cluster, told_of="a.csv has")
-    assert [one for one in told.messages if "a.csv has changed" in one or "a.csv has grown" in one]
-    changes = [records.mapping(one["changed_file"]) for one in read_events(tmp_path / "store") if "changed_file" in one]
-    assert [one["source"] for one in changes] == ["s"]
+    ended = run(tmp_path, application(tmp_path), cluster, told_of="a.csv has")
+    assert [message for message in ended.messages if "a.csv has changed" in message or "a.csv has grown" in message]
+    changes = [
+        records.mapping(entry["changed_file"]) for entry in read_events(tmp_path / "store") if "changed_file" in entry
+    ]
+    assert [change["source"] for change in changes] == ["s"]
     ended = run(tmp_path, application(tmp_path, follow=False), cluster)
     assert ended.stop.outcome is Outcome.FINISHED, ended.stop
     assert counts(out) == {0: 10, 10: 10, 20: 5}
@@ -160,10 +162,10 @@ def test_lines_are_read_as_they_are_written_and_late_ones_stop_a_strict_run_befo
             file.write("".join(lines(seconds)) + rest)
 
     def next_lines() -> bool:
-        found = counts(out)
-        if list(found) == [0] and path.stat().st_size < 400:
+        windows = counts(out)
+        if list(windows) == [0] and path.stat().st_size < 400:
             grow(range(12, 22), rest="2024-01-01T00:00:22")  # the last line is not whole yet
-        return list(found) == [0, 10]
+        return list(windows) == [0, 10]
 
     first = run(tmp_path, application(tmp_path, tail=True), cluster, SETTINGS, next_lines)
     assert first.stop.outcome is Outcome.STOPPED, first.stop

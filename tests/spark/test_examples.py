@@ -73,10 +73,10 @@ def test_an_example_gives_what_one_computation_over_all_rows_gives(
     options = {**case.options, case.width: width, "folder": str(tmp_path / "out")}
     application = example(name, **options)
     batch_rows = int(float(case.options["rows"]) * batch_share)
-    found = finish(application, tmp_path / "store", settings(batch_rows), cluster)
+    results = finish(application, tmp_path / "store", settings(batch_rows), cluster)
     whole = whole_input(application)
-    oracles.assert_equal(found, case.oracle(whole), case.keys)
+    oracles.assert_equal(results, case.oracle(whole), case.keys)
     stepped = tx.testing.run(application, whole, batch_rows=batch_rows)
-    assert stepped.keys() == found.keys()
+    assert stepped.keys() == results.keys()
     for output, rows in stepped.items():  # without Spark it is the same, but for the last digits of floats
-        assert_frame_equal(in_order(found[output]), rows, rel_tol=1e-9)
+        assert_frame_equal(in_order(results[output]), rows, rel_tol=1e-9)

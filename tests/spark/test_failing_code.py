@@ -63,8 +63,8 @@ def test_an_operator_that_raises_stops_the_run_with_its_place_and_after_a_fix_th
     place = f"operator 'check' raised in task check[{BAD_ROW % 2}], batch {BAD_ROW // BATCH_ROWS + 1}: "
     assert f"{place}ValueError: this row cannot be ({__file__}, line " in stop.reason
     assert "\n" not in stop.reason
-    events = [records.mapping(one["event"]) for one in read_events(tmp_path / "store") if "event" in one]
-    trace = str(records.mapping(next(one for one in events if one["type"] == "PassFailed")["failure"])["trace"])
+    events = [records.mapping(entry["event"]) for entry in read_events(tmp_path / "store") if "event" in entry]
+    trace = str(records.mapping(next(event for event in events if event["type"] == "PassFailed")["failure"])["trace"])
     assert trace.splitlines()[1].endswith(", in checked")
     assert trace.splitlines()[2:] == [
         '    raise ValueError("this row\\ncannot be")',
@@ -73,10 +73,10 @@ def test_an_operator_that_raises_stops_the_run_with_its_place_and_after_a_fix_th
     ]
 
     application = means(tmp_path / "out", fixed)
-    found = finish(application, tmp_path / "store", how, cluster)
+    results = finish(application, tmp_path / "store", how, cluster)
     given = whole_input(application)["elements"].with_columns((pl.col("sequence") % 5).alias("key"))
     expected = {"means": windowed(given, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}
-    assert_equal(found, expected, {"means": ["key"]})
+    assert_equal(results, expected, {"means": ["key"]})
 
 
 OFFSET = 3
@@ -96,10 +96,10 @@ def test_functions_within_expressions_travel_with_what_they_use(cluster: Session
         shift = kept.with_columns(number.map_elements(shifted).alias("shifted"))
         double = shift.select("sequence", "shifted", number.map_batches(lambda s: s * 2, pl.Int64).alias("doubled"))
     double.output("out", parquet(tmp_path / "out"))
-    found = finish(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster)["out"].sort("sequence")
-    assert found["sequence"].to_list() == list(range(1, ROWS, 2))
-    assert (found["shifted"] == found["sequence"] + OFFSET).all()
-    assert (found["doubled"] == found["sequence"] * 2).all()
+    results = finish(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster)["out"].sort("sequence")
+    assert results["sequence"].to_list() == list(range(1, ROWS, 2))
+    assert (results["shifted"] == results["sequence"] + OFFSET).all()
+    assert (results["doubled"] == results["sequence"] * 2).all()
 
 
 def changing(rows: pl.DataFrame) -> pl.DataFrame:
@@ -131,7 +131,9 @@ def test_a_function_that_takes_results_and_raises_is_shown_once_with_its_line(cl
     watcher = Watcher()
     stop = run(topology.build(), tmp_path / "store", settings(BATCH_ROWS), cluster, watcher)
     assert f"ValueError: no room for these ({__file__}, line " in stop.reason
-    assert [one.splitlines()[-1] for one in watcher.messages if "Traceback" in one] == ["ValueError: no room for these"]
+    assert [message.splitlines()[-1] for message in watcher.messages if "Traceback" in message] == [
+        "ValueError: no room for these"
+    ]
 
 
 def test_a_file_that_cannot_be_planned_is_named_at_once(cluster: Session, tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_file_that_cannot_be_planned_is_named_at_once(cluster: Session, tmp_pa
     stop = run(readings(data, tmp_path / "out"), tmp_path / "store", one_by_one(10, 2), cluster)
     assert stop.outcome is Outcome.FAILED
     assert f"cannot be planned: source 'readings': {data / 'b.csv'}: all files of a source have" in stop.reason
-    events = [records.mapping(one["event"])["type"] for one in read_events(tmp_path / "store") if "event" in one]
+    events = [records.mapping(entry["event"])["type"] for entry in read_events(tmp_path / "store") if "event" in entry]
     assert events.count("LoggingFailed") == 1
 
 
@@ -192,17 +194,17 @@ def test_a_row_that_cannot_be_parsed_stops_the_run_at_once_and_once_corrected_th
     assert "readings" in stop.reason
     assert f"{data / 'b.csv'}, row 42" in stop.reason
     assert "\n" not in stop.reason
-    events = [records.mapping(one["event"]) for one in read_events(store) if "event" in one]
-    assert [one["type"] for one in events].count("PassFailed") == 1
+    events = [records.mapping(entry["event"]) for entry in read_events(store) if "event" in entry]
+    assert [event["type"] for event in events].count("PassFailed") == 1
 
     write(data / "b.csv", good)
     watcher = Watcher()
-    found = finish(readings(data, tmp_path / "out"), store, how, cluster, watcher)
+    results = finish(readings(data, tmp_path / "out"), store, how, cluster, watcher)
     assert watcher.messages == [f"{data / 'b.csv'} has changed: batches from {first} on are planned anew"]
     rows = pl.concat(pl.read_csv(path, try_parse_dates=True) for path in sorted(data.iterdir()))
     assert rows.height == before + 60
     assert_equal(
-        found, {"means": windowed(rows, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}, {"means": ["key"]}
+        results, {"means": windowed(rows, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}, {"means": ["key"]}
     )
 
 

@@ -51,7 +51,7 @@ class Follower(Watcher):
     in_step: set[Task] = field(default_factory=set)
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
-        self.moves += [one for one in then if isinstance(one, ReplicasMoved)]
+        self.moves += [instruction for instruction in then if isinstance(instruction, ReplicasMoved)]
         self.in_step = {task.head.task for task in coordinator.state.tasks if task.in_step is not None}
 
 
@@ -68,12 +68,12 @@ def test_replicas_move_to_where_the_rows_are_and_change_no_result(cluster: Sessi
     application = skewed(tmp_path / "out", key_of(busy))
     how = Settings(protection=asked).but(max_rows=BATCH_ROWS, batch="0s", measure_every=4)
     follower = Follower()
-    found = finish(application, tmp_path / "store", how, cluster, follower)["out"]
+    sums = finish(application, tmp_path / "store", how, cluster, follower)["out"]
     last = follower.moves[-1]
     assert {Task("sums", busy), Task("out", busy)} <= set(last.after) - set(first)
     assert follower.in_step == set(last.after)
     assert last.fidelity_after > 0.9
-    told = [one for one in read_events(tmp_path / "store") if "fidelity_after" in str(one)]
-    assert len(told) == len(follower.moves)
+    moves = [entry for entry in read_events(tmp_path / "store") if "fidelity_after" in str(entry)]
+    assert len(moves) == len(follower.moves)
     source = application.sources["rows"].read(0, [0, BATCHES * BATCH_ROWS, 1])
-    assert found["value"].sum() == pytest.approx(source["value"].sum())
+    assert sums["value"].sum() == pytest.approx(source["value"].sum())

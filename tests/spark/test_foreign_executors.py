@@ -22,13 +22,13 @@ POLL_S = 0.1
 
 def executors() -> list[list[str]]:
     """The command lines of this process's executors, as every user of the machine sees them."""
-    found = []
+    commands = []
     for machine in children(os.getpid()):
         for pid in children(machine):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
             if BACKEND in words:
-                found.append(words)
-    return found
+                commands.append(words)
+    return commands
 
 
 def test_an_executor_that_does_not_know_the_secret_is_refused(cluster: Session, tmp_path: Path) -> None:
@@ -45,15 +45,15 @@ def test_an_executor_that_does_not_know_the_secret_is_refused(cluster: Session, 
         ]
     try:
         deadline = time.monotonic() + DEADLINE_S
-        while any(one.poll() is None for one in tries):
+        while any(process.poll() is None for process in tries):
             assert time.monotonic() < deadline, (tmp_path / "log").read_text()
             assert "99" not in {node.executor for node in cluster.live_nodes()}
             time.sleep(POLL_S)
-        assert all(one.returncode for one in tries)
+        assert all(process.returncode for process in tries)
     finally:
-        for one in tries:
-            one.kill()
-            one.wait()
+        for process in tries:
+            process.kill()
+            process.wait()
     assert cluster.live_nodes() == before
 
 

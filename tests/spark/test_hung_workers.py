@@ -76,11 +76,11 @@ class Losses(Watcher):
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:
         del then
         homes = [task.primary.node for task in coordinator.state.tasks if task.primary is not None]
-        self.names = tuple(sorted({one.name for one in coordinator.state.nodes}, key=lambda name: -homes.count(name)))
+        self.names = tuple(sorted({node.name for node in coordinator.state.nodes}, key=lambda name: -homes.count(name)))
         if isinstance(event, NodesLost):
             self.lost.append(event)
             self.on_lost()
-        for batch in [one for one in self.acts if coordinator.state.finished >= one and self.names]:
+        for batch in [batch for batch in self.acts if coordinator.state.finished >= batch and self.names]:
             self.acts.pop(batch)(self.names)
 
 
@@ -100,11 +100,11 @@ def quick(cluster: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 
 def assert_exact(application: Application, folder: Path, watcher: Losses, cluster: Session, deadline_s: float) -> None:
     how = settings(BATCH_ROWS).but(pass_deadline=timedelta(seconds=deadline_s), max_attempts=20)
-    found = finish(application, folder / "store", how, cluster, watcher)
+    results = finish(application, folder / "store", how, cluster, watcher)
     given = elements(rate=RATE, pace=Pace(rows=ROWS)).read(0, [0, ROWS, 1])
     rows = given.with_columns((pl.col("sequence") % 5).alias("key"))
     expected = {"counts": windowed(rows, ["key"], SECOND_US, SECOND_US, pl.len().alias("count"))}
-    assert_equal(found, expected, {"counts": ["key"]})
+    assert_equal(results, expected, {"counts": ["key"]})
 
 
 def stop_one_worker(node: str) -> list[int]:
@@ -124,13 +124,13 @@ def await_end(pids: Sequence[int]) -> None:
 def test_nodes_whose_workers_are_stopped_are_lost_and_the_result_is_exact(quick: Session, tmp_path: Path) -> None:
     hit: dict[str, list[int]] = {}
 
-    def one(names: Sequence[str]) -> None:
+    def a_single_worker(names: Sequence[str]) -> None:
         hit[names[0]] = [*stop_one_worker(names[0]), pid_of(names[0])]
 
     def all_of_them(names: Sequence[str]) -> None:
         hit[names[0]] = [*hang_workers(pid_of(names[0])), pid_of(names[0])]
 
-    watcher = Losses(acts={5: one, 15: all_of_them})
+    watcher = Losses(acts={5: a_single_worker, 15: all_of_them})
     assert_exact(built(tmp_path), tmp_path, watcher, quick, deadline_s=DEADLINE_S)
     assert len(hit) == 2
     assert hit.keys() <= {name for event in watcher.lost if not event.overdue for name in event.nodes}

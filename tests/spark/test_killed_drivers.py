@@ -27,6 +27,7 @@ from tenax.engine.session import SCRATCH, Session
 from tenax.store import journal
 
 pytestmark = pytest.mark.xdist_group("spark")
+LONG = pytest.mark.long  # runs in `make chaos`
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ CASES = {
     # reports (1) ----> incidents (1) -----+
     "traffic": Case(
         {
-            "rows": 10_800,
+            "rows": 6_000,
             "reports": 1_000,
             "rate": 500,
             "users": 2_000,
@@ -60,7 +61,7 @@ CASES = {
             "parallelism": 2,
         },
         150,
-        [(1, 20), (21, 40)],
+        [(1, 12), (13, 26)],
         "speed",
         lambda given: traffic(given["locations"], given["reports"], 3),
         {"speed": ["segment"], "jams": ["segment", "incident"]},
@@ -112,10 +113,13 @@ def child(name: str, store: Path, options: Mapping[str, object], log: Path) -> I
 def published(folder: Path) -> int:
     """The newest batch in the commit log of an output."""
     log = ParquetSink(folder).log
-    return max((int(str(one["batch"])) for one in journal.read(log)), default=0) if log.exists() else 0
+    return max((int(str(entry["batch"])) for entry in journal.read(log)), default=0) if log.exists() else 0
 
 
-@pytest.mark.parametrize(("name", "seed"), [("traffic", 7), ("top_pages", 11), ("elements", 13)])
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("traffic", 7), pytest.param("top_pages", 11, marks=LONG), pytest.param("elements", 13, marks=LONG)],
+)
 def test_a_driver_killed_at_random_moments_loses_nothing_and_repeats_nothing(
     name: str, seed: int, cluster: Session, tmp_path: Path
 ) -> None:
@@ -143,8 +147,8 @@ def test_a_driver_killed_at_random_moments_loses_nothing_and_repeats_nothing(
         finish(other, tmp_path / "other-store", settings(case.batch_rows), cluster)
         for output in case.keys:
             killed, whole = (
-                {path.name: path.read_bytes() for path in folder_of(one, output).iterdir()}
-                for one in (application, other)
+                {path.name: path.read_bytes() for path in folder_of(ran, output).iterdir()}
+                for ran in (application, other)
             )
             assert killed == whole, output
 

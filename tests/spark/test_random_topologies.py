@@ -22,15 +22,15 @@ def test_a_random_topology_gives_what_one_computation_over_all_rows_gives(
     application, outputs = Maker(seed, tmp_path / "out").make()
     batch_rows = random.Random(seed).choice((300, 1_000))
     shape = "\n".join(
-        f"{operator.name} ({operator.parallelism}) <- {', '.join(one.operator for one in operator.inputs)}"
+        f"{operator.name} ({operator.parallelism}) <- {', '.join(stream.operator for stream in operator.inputs)}"
         for operator in application.topology.operators
     )
     print(f"seed {seed}, batches of {batch_rows} rows\n{shape}")
-    found = finish(application, tmp_path / "store", settings(batch_rows), cluster)
+    results = finish(application, tmp_path / "store", settings(batch_rows), cluster)
     filled = {name: twin for name, twin in outputs.items() if twin.rows.height}
-    assert {name for name, rows in found.items() if rows.height} == set(filled)
+    assert {name for name, rows in results.items() if rows.height} == set(filled)
     assert_equal(
-        {name: found[name] for name in filled},
+        {name: results[name] for name in filled},
         {name: twin.rows.select(twin.columns) for name, twin in filled.items()},
         {name: twin.keys for name, twin in filled.items()},
     )

@@ -40,10 +40,14 @@ def a_batch_skips_rows(application: Application, monkeypatch: pytest.MonkeyPatch
     real = Generator.plan
 
     def plan(source: Generator, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
-        found = real(source, position, partitions, limits, now_us)
-        if isinstance(found, Planned) and isinstance(found.position, list) and found.position[0] == 3 * BATCH_ROWS:
-            return replace(found, position=[found.position[0] + 2, *found.position[1:]])
-        return found
+        planned = real(source, position, partitions, limits, now_us)
+        if (
+            isinstance(planned, Planned)
+            and isinstance(planned.position, list)
+            and planned.position[0] == 3 * BATCH_ROWS
+        ):
+            return replace(planned, position=[planned.position[0] + 2, *planned.position[1:]])
+        return planned
 
     monkeypatch.setattr(Generator, "plan", plan)
     return application
@@ -74,7 +78,7 @@ Plant = Callable[[Application, pytest.MonkeyPatch], Application]
 @pytest.mark.parametrize(
     "plant",
     [a_batch_skips_rows, the_last_row_of_a_range_is_dropped, a_batch_is_never_committed],
-    ids=lambda one: one.__name__,
+    ids=lambda plant: plant.__name__,
 )
 def test_the_reference_sees_a_bug_that_a_replay_repeats(
     plant: Plant, cluster: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,10 +27,10 @@ def test_polars_spark_and_duckdb_read_the_folder_of_a_finished_run_alike(cluster
     polars = pl.read_parquet(folder)
     sql = SparkSession(cluster.context).sql(f"SELECT count(*), sum(views), max(window_end) FROM parquet.`{folder}`")
     duck = duckdb.connect().execute(f"SELECT count(*), sum(views), max(window_end) FROM '{folder}/*.parquet'")
-    found = {
+    seen_by = {
         "polars": (polars.height, polars["views"].sum(), polars["window_end"].max()),
         "spark": tuple(sql.collect()[0]),
         "duckdb": duck.fetchone(),
     }
     wanted = (expected.height, expected["views"].sum(), expected["window_end"].max())
-    assert found == dict.fromkeys(found, wanted)
+    assert seen_by == dict.fromkeys(seen_by, wanted)

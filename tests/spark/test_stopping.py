@@ -175,7 +175,7 @@ def stored(folder: Path) -> int:
     said = subprocess.run(
         [COMMAND, "inspect", folder / "store", "--json"], check=True, capture_output=True, text=True
     ).stdout
-    return max((int(one["batch"]) for one in json.loads(said)["checkpoints"]), default=0)
+    return max((int(checkpoint["batch"]) for checkpoint in json.loads(said)["checkpoints"]), default=0)
 
 
 def test_a_stop_finishes_what_runs_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -229,9 +229,9 @@ def test_a_stop_finishes_what_runs_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert_nothing_is_left(running, scratch)
     assert stored(tmp_path) > first
 
-    found = committed(tmp_path / "counts")
-    assert found.select("key", "window_start").is_duplicated().sum() == 0
-    assert found["count"].unique().to_list() == [RATE // 5]  # every window whole
-    starts = found["window_start"].unique().sort()
+    rows = committed(tmp_path / "counts")
+    assert rows.select("key", "window_start").is_duplicated().sum() == 0
+    assert rows["count"].unique().to_list() == [RATE // 5]  # every window whole
+    starts = rows["window_start"].unique().sort()
     assert starts.diff().drop_nulls().n_unique() == 1  # and none is missing
-    assert found.group_by("window_start").len()["len"].unique().to_list() == [5]
+    assert rows.group_by("window_start").len()["len"].unique().to_list() == [5]

@@ -40,9 +40,9 @@ def assert_exact(application: Application) -> None:
 
 
 def newest(store: Path) -> Checkpoint:
-    found = Manifests(store).newest_valid()
-    assert isinstance(found, ValidCheckpoint)
-    return found.checkpoint
+    newest = Manifests(store).newest_valid()
+    assert isinstance(newest, ValidCheckpoint)
+    return newest.checkpoint
 
 
 def stopped_after(batch: int, application: Application, store: Path, session: Session) -> Stop:
@@ -77,7 +77,10 @@ def test_two_runs_of_the_same_batches_are_equal_to_the_byte(cluster: Session, tm
         files.append([(path.name, path.read_bytes()) for path in sorted(folder.iterdir())])
         parts = newest(tmp_path / name / "store").segments
         segments.append(
-            {task: [(one.segment, one.bytes, one.crc32) for one in listed] for task, listed in parts.items()}
+            {
+                task: [(segment.segment, segment.bytes, segment.crc32) for segment in listed]
+                for task, listed in parts.items()
+            }
         )
     assert files[0] == files[1]
     assert len(files[0]) > 1
@@ -119,9 +122,11 @@ def test_a_damaged_segment_of_the_newest_checkpoint_is_named_and_the_one_before_
     watcher = Watcher()
     finish(application, store, BATCH, cluster, watcher)
     assert any(damaged.name in message for message in watcher.messages), watcher.messages
-    events = [records.mapping(one["event"]) for one in read_events(store) if "event" in one]
-    started = [records.mapping(one["checkpoint"]) for one in events if one["type"] == "Started" and one["checkpoint"]]
-    assert [one["number"] for one in started] == [before.batch]
+    events = [records.mapping(entry["event"]) for entry in read_events(store) if "event" in entry]
+    started = [
+        records.mapping(event["checkpoint"]) for event in events if event["type"] == "Started" and event["checkpoint"]
+    ]
+    assert [checkpoint["number"] for checkpoint in started] == [before.batch]
     assert_exact(application)
 
 
@@ -154,5 +159,5 @@ def test_a_second_driver_makes_the_first_stop_by_itself_while_both_run(cluster: 
     assert second.run().outcome is Outcome.FINISHED
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
-    assert [one.outcome for one in outcomes] == [Outcome.SUPERSEDED], outcomes
+    assert [stop.outcome for stop in outcomes] == [Outcome.SUPERSEDED], outcomes
     assert_exact(application)

@@ -1,1 +1,1 @@
-"""What a topology is: frozen data, validated when it is built."""
+"""Frozen data that all else is about: topologies and their tasks, clusters, plans, settings; validated when built."""

@@ -1,4 +1,4 @@
-"""Topology files: the format of the contract, its JSON Schema, reading and writing."""
+"""Topology files in YAML or JSON: their schema, and topologies read from them and written to them."""
 
 from __future__ import annotations
 

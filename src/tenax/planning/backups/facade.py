@@ -1,4 +1,4 @@
-"""One interface to all algorithms that choose backups."""
+"""The facade of the backup planners: one request, several algorithms, one kind of plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failed tasks to recover with a given capacity: one interface for all algorithms."""
+"""The facade of the recovery planners: one request, several algorithms, one kind of plan."""
 
 from __future__ import annotations
 
