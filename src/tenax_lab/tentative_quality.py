@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 
-from tenax.engine.session import Session
-from tenax.model.graph import Floats
-from tenax.model.settings import ClusterSettings
+from tenax.application.application import Application
+from tenax.model.graph import Floats, TaskGraph
+from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+from tenax.model.topology import Topology
 from tenax.pictures.figures import Curve, Panel
 from tenax.planning.rates import Rows
-from tenax.store.records import JsonObject, integer, text
-from tenax_lab.processes import run_side
-from tenax_lab.results import Cell, Claim, Findings, Progress, Table
-from tenax_lab.sides.sides import Series, Step, serve
-from tenax_lab.tentative_quality_queries import (
+from tenax_lab import recorder as recording
+from tenax_lab.findings import Claim, Findings, Table
+from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
+from tenax_lab.loads.judged_queries import (
     ALGORITHMS,
     DYNAMIC,
     FOR_COMPLETENESS,
@@ -36,164 +34,192 @@ from tenax_lab.tentative_quality_queries import (
     TOP_PAGES,
     USERS,
     WINDOW_BATCHES,
-    Case,
-    Predicted,
     Query,
     application,
-    cases,
     declared,
     measured,
     predicted,
+    replicas_of,
 )
-from tenax_lab.tentative_quality_trials import KILL_AT, NODES, STANDBY, Trial, count_rows, run_trial
+from tenax_lab.report import curves, table, value, values
+from tenax_lab.runs import run
+from tenax_lab.tentative_runs import KILL_AT, MAX_ROWS, NODES, PLAN, STANDBY, WINDOW, run_failure
 
-DEADLINE_S = 3_600.0
 TIE = 1e-9  # accuracies that differ by less are equal
+PREDICTIONS = {
+    "fidelity": "fidelity, measured rates",
+    "completeness": "completeness, measured rates",
+    "completeness_with_sources": "completeness with sources, measured rates",
+    "declared_fidelity": "fidelity, as declared",
+    "declared_completeness": "completeness, as declared",
+    "quality": "published by the run",
+}
+SAID: Mapping[str, Mapping[str, str]] = {
+    TOP_PAGES.name: {"fidelity": "a good prediction", "completeness": "a good prediction as well"},
+    INCIDENTS.name: {
+        "fidelity": "generally quite close",
+        "completeness": "cannot provide a good prediction for queries with joins",
+    },
+}
+"""What Su and Zhou 2016 say of each metric, by query."""
+METRIC_OF = {STRUCTURE_AWARE: "fidelity", FOR_COMPLETENESS: "completeness"}
+"""The algorithm with the metric that its plans maximise."""
+NOT_BETTER = "plans with higher completeness do not have higher accuracies"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is compared: queries, budgets as parts of the tasks that can fail, algorithms, batches of a run."""
+class Case:
+    """A query, and a budget as a part of its tasks that can fail."""
 
-    queries: tuple[str, ...]
-    ratios: tuple[float, ...]
-    algorithms: tuple[str, ...]
-    batches: int
-
-    @property
-    def steps(self) -> int:
-        """How many parts the work has."""
-        return len(self.queries) * (1 + len(self.ratios) * len(self.algorithms))
-
-
-FULL = Plan(("Q1", "Q2"), (0.3, 0.5, 0.7, 0.9), tuple(ALGORITHMS), 18)
-QUICK = Plan(("Q2",), (0.9,), (STRUCTURE_AWARE, FOR_COMPLETENESS, MOST_COMPLETE), 9)
-PLANS = {"full": FULL, "quick": QUICK}
-
-
-def run(seed: int, quick: bool, progress: Progress) -> Findings:
-    """Measure in a process of its own, because it needs a cluster of its own size."""
-    plan = QUICK if quick else FULL
-    progress.total(plan.steps)
-    with tempfile.TemporaryDirectory(prefix="tenax-tentative-") as folder:
-        series = run_side(
-            "tenax_lab.tentative_quality",
-            {"work": folder, "seed": seed, "plan": "quick" if quick else "full"},
-            deadline_s=DEADLINE_S,
-            step=progress.advance,
-        ).series
-    return findings(plan, seed, series)
-
-
-def measure(arguments: JsonObject, step: Step) -> Series:
-    """All trials in one session: a run without failures for the rates of each query, then a failure for each plan."""
-    plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", ClusterSettings(NODES))
-    found: Series = {}
-    for name in plan.queries:
-        query = QUERIES[name]
-        app = application(query, seed, plan.batches)
-        rows = count_rows(session, app, work / f"{name}-rates")
-        found |= {f"{name} taken": list(rows.taken), f"{name} given": list(rows.given)}
-        step(f"{name}, rates without failures")
-        known: dict[tuple[Task, ...], Trial] = {}
-        for case in cases(query, measured(app, rows), plan.ratios, plan.algorithms):
-            if case.replicas not in known:  # equal plans are run once
-                folder = work / f"{name}-{len(known)}"
-                known[case.replicas] = run_trial(session, query, app, case.replicas, folder, plan.batches)
-            found |= _told(case, known[case.replicas])
-            step(case.label)
-    session.stop()
-    return found
-
-
-def _told(case: Case, trial: Trial) -> Series:
-    return {
-        f"{case.label} accuracy": list(trial.accuracy),
-        f"{case.label} quality": list(trial.quality),
-        f"{case.label} judged": [float(trial.killed_after), float(trial.final), float(trial.corrected)],
-    }
+    query: str
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A plan with what was predicted of it, by measured rates and by what the application declares, and what came."""
+class QualityPlan(Plan[Case]):
+    """All queries with all budgets by all algorithms, in runs of so many batches."""
 
-    case: Case
-    by_rates: Predicted
-    by_declaration: Predicted
-    trial: Trial
-
-    @property
-    def accuracy(self) -> float:
-        """The mean over windows."""
-        return statistics.fmean(self.trial.accuracy)
-
-    @property
-    def quality(self) -> float:
-        """What the run itself published, in the mean over batches."""
-        return statistics.fmean(self.trial.quality)
+    batches: int = 18
 
 
-PREDICTIONS = (
-    "fidelity, measured rates",
-    "completeness, measured rates",
-    "completeness with sources, measured rates",
-    "fidelity, as declared",
-    "completeness, as declared",
-    "published by the run",
-)
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A query with the rates of a run without failures, and the trials of its plans: equal ones are run once."""
+
+    application: Application
+    by_rates: Topology
+    by_declaration: Topology
+    trials: dict[tuple[Task, ...], list[Row]] = field(default_factory=dict)
 
 
-def _predictions(one: Compared) -> tuple[float, ...]:
-    """The values of all predictions of a plan, in the order of their names."""
-    rates, declaration = one.by_rates, one.by_declaration
-    return (
-        rates.fidelity,
-        rates.processed,
-        rates.completeness,
-        declaration.fidelity,
-        declaration.processed,
-        one.quality,
+def prepare(bench: Bench, plan: QualityPlan) -> tuple[Row, ...]:
+    """Run every query without failures, and count the rows of its tasks."""
+    bench.prepared = {}
+    for name in dict.fromkeys(case.query for case in plan.cases):
+        app = application(QUERIES[name], bench.seed, plan.batches)
+        settings = Settings.of(nodes=NODES, batch="0s", max_rows=MAX_ROWS)
+        tasks = run(bench, app, settings, by_task=True).of(recording.Kind.TASK)
+        counts = tasks.group_by("task").agg(pl.col("rows_in", "rows_out").sum()).sort("task")
+        numbers = pl.DataFrame({"task": range(len(TaskGraph(app.topology)))}, schema={"task": pl.Int64})
+        counts = numbers.join(counts, on="task", how="left", maintain_order="left").fill_null(0)
+        rows = Rows(tuple(map(float, counts["rows_in"])), tuple(map(float, counts["rows_out"])))
+        bench.prepared[name] = Rated(app, measured(app, rows), declared(app))
+    return ()
+
+
+def measure(bench: Bench, plan: QualityPlan, trial: Trial[Case]) -> Iterator[Row]:
+    """The plan of one algorithm: what is predicted of it, and what a failure of all primaries did to results."""
+    query, rated = QUERIES[trial.case.query], bench.prepared[trial.case.query]
+    replicas = replicas_of(query, rated.by_rates, trial.case.ratio, trial.side)
+    if replicas not in rated.trials:
+        rated.trials[replicas] = list(run_failure(bench, query, rated.application, replicas, plan.batches))
+    by_rates, by_declaration = (predicted(each, replicas) for each in (rated.by_rates, rated.by_declaration))
+    for row in rated.trials[replicas]:
+        if row["what"] == WINDOW:
+            yield row
+        else:
+            yield {
+                **row,
+                "tasks": " ".join(map(str, replicas)),
+                "replicas": len(replicas),
+                "fidelity": by_rates.fidelity,
+                "completeness": by_rates.processed,
+                "completeness_with_sources": by_rates.completeness,
+                "declared_fidelity": by_declaration.fidelity,
+                "declared_completeness": by_declaration.processed,
+            }
+
+
+def compared(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row per plan: what was predicted of it, and how accurate its results were over all windows."""
+    by = ["query", "ratio", "side"]
+    windows = (
+        frame.filter(what=WINDOW)
+        .group_by(by)
+        .agg(
+            pl.col("accuracy").mean(),
+            low=pl.col("accuracy").min(),
+            high=pl.col("accuracy").max(),
+            windows=pl.len(),
+        )
     )
+    return frame.filter(what=PLAN).drop("accuracy").join(windows, on=by, how="left", maintain_order="left")
 
 
-def compared(plan: Plan, seed: int, series: Mapping[str, Sequence[float]]) -> list[Compared]:
-    """Recorded series, with the plans and predictions that belong to them."""
-    found = []
-    for name in plan.queries:
-        query = QUERIES[name]
-        app = application(query, seed, plan.batches)
-        by_rates = measured(app, Rows(tuple(series[f"{name} taken"]), tuple(series[f"{name} given"])))
-        by_declaration = declared(app)
-        for case in cases(query, by_rates, plan.ratios, plan.algorithms):
-            killed_after, final, corrected = map(int, series[f"{case.label} judged"])
-            accuracy, quality = (tuple(series[f"{case.label} {what}"]) for what in ("accuracy", "quality"))
-            trial = Trial(accuracy, quality, killed_after, final, corrected)
-            plans = predicted(by_rates, case.replicas), predicted(by_declaration, case.replicas)
-            found.append(Compared(case, *plans, trial))
-    return found
+def distinct(plans: pl.DataFrame) -> pl.DataFrame:
+    """Every plan of a query once."""
+    return plans.unique(["query", "tasks"], keep="first", maintain_order=True)
 
 
-def findings(plan: Plan, seed: int, series: Mapping[str, Sequence[float]]) -> Findings:
-    """Tables, claims and pictures of recorded series."""
-    found = compared(plan, seed, series)
-    distinct = _distinct(found)
+def difference(plans: pl.DataFrame, prediction: str) -> float:
+    """How far a prediction is from the accuracy, in the mean over plans."""
+    return value(plans, (pl.col(prediction) - pl.col("accuracy")).abs().mean())
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Spearman's: Pearson's of the ranks, equal values sharing theirs; None if either side is all alike."""
+    ranks = _ranks(first), _ranks(second)
+    if min(len(set(each.tolist())) for each in ranks) < 2:
+        return None
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _ranks(numbers: Sequence[float]) -> Floats:
+    rounded = pl.Series(numbers, dtype=pl.Float64).round(9)  # sums in another order are the same value
+    return rounded.rank("average").to_numpy()
+
+
+def _correlation(plans: pl.DataFrame, prediction: str) -> float | None:
+    return rank_correlation(values(plans, prediction), values(plans, "accuracy"))
+
+
+def report(plan: QualityPlan, frame: pl.DataFrame) -> Findings:
+    """Tables, claims and pictures: Figures 12 and 13."""
+    plans = compared(frame)
+    queries = tuple(dict.fromkeys(case.query for case in plan.cases))
+    ratios = dict.fromkeys(case.ratio for case in plan.cases)
+    title = "Predicted by measured rates, predicted as declared, published by the run, and the real accuracy (mean)"
+    over_windows = pl.format("{} to {}", *(pl.col(each).map_elements(_two, pl.String) for each in ("low", "high")))
     return Findings(
         settings={
             "cluster": f"local-cluster[{NODES},2,1024]: {STANDBY} standby, {NODES - STANDBY} with all primaries",
             "failure": f"SIGKILL of all nodes with primaries after batch {KILL_AT}; they return after batch "
             f"{plan.batches}, the last",
             "windows": f"{WINDOW_BATCHES} batches long, one every batch",
-            **{f"input of {name}": _input(QUERIES[name]) for name in plan.queries},
-            "budgets": ", ".join(f"{ratio:g}" for ratio in plan.ratios) + " of the tasks that are no sources",
+            **{f"input of {name}": _input(QUERIES[name]) for name in queries},
+            "budgets": ", ".join(f"{ratio:g}" for ratio in ratios) + " of the tasks that are no sources",
         },
-        tables=(_table(found), _fits(plan, distinct)),
-        claims=(*_claims_of_predictions(plan, found), *_claims_of_algorithms(plan, found)),
-        remarks=_remarks(found, distinct),
-        panels=tuple(panel for name in plan.queries for panel in _panels(QUERIES[name], found)),
+        tables=(
+            table(
+                title,
+                plans,
+                {
+                    "query": "query",
+                    "budget": "ratio",
+                    "algorithm": "side",
+                    "replicas": "replicas",
+                    "fidelity": "fidelity",
+                    "completeness": "completeness",
+                    "declared fidelity": "declared_fidelity",
+                    "declared completeness": "declared_completeness",
+                    "published": "quality",
+                    "accuracy": "accuracy",
+                    "over windows": over_windows,
+                    "windows": "windows",
+                    "exact": pl.when("exact").then(pl.lit("yes")).otherwise(pl.lit("NO")),
+                },
+            ),
+            _fits(distinct(plans)),
+        ),
+        claims=(*_claims_of_predictions(plans), *_claims_of_algorithms(plans)),
+        remarks=_remarks(queries, plans),
+        panels=tuple(panel for name in queries for panel in _panels(QUERIES[name], plans.filter(query=name))),
         panel_columns=3,
     )
+
+
+def _two(accuracy: float) -> str:
+    return f"{accuracy:.2f}"
 
 
 def _input(query: Query) -> str:
@@ -205,149 +231,51 @@ def _input(query: Query) -> str:
     )
 
 
-def _distinct(found: Sequence[Compared]) -> list[Compared]:
-    """Every plan of a query once."""
-    return list({(one.case.query.name, one.case.replicas): one for one in reversed(found)}.values())[::-1]
-
-
-def _table(found: Sequence[Compared]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.case.query.name,
-            one.case.ratio,
-            one.case.algorithm,
-            len(one.case.replicas),
-            one.by_rates.fidelity,
-            one.by_rates.processed,
-            one.by_declaration.fidelity,
-            one.by_declaration.processed,
-            one.quality,
-            one.accuracy,
-            f"{min(one.trial.accuracy):.2f} to {max(one.trial.accuracy):.2f}",
-            len(one.trial.accuracy),
-        )
-        for one in found
+def _fits(plans: pl.DataFrame) -> Table:
+    rows = [
+        {
+            "query": own["query"][0],
+            "prediction": name,
+            "plans": own.height,
+            "mean |difference|": difference(own, column),
+            "rank correlation": _correlation(own, column),
+        }
+        for own in plans.partition_by("query", maintain_order=True)
+        for column, name in PREDICTIONS.items()
     ]
-    columns = (
-        "query",
-        "budget",
-        "algorithm",
-        "replicas",
-        "fidelity",
-        "completeness",
-        "declared fidelity",
-        "declared completeness",
-        "published",
-        "accuracy",
-        "over windows",
-        "windows",
-    )
-    title = "Predicted by measured rates, predicted as declared, published by the run, and the real accuracy (mean)"
-    return Table(title, columns, tuple(rows))
+    title = "How predictions fit the accuracy, over all different plans"
+    return table(title, pl.DataFrame(rows, infer_schema_length=None), {name: name for name in rows[0]})
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """How a prediction fits the accuracy over several plans; no correlation if one of the two does not vary."""
-
-    difference: float
-    correlation: float | None
-
-
-def fit(predictions: Sequence[float], accuracies: Sequence[float]) -> Fit:
-    """The mean absolute difference, and the rank correlation."""
-    differences = [abs(one - other) for one, other in zip(predictions, accuracies, strict=True)]
-    return Fit(statistics.fmean(differences), rank_correlation(predictions, accuracies))
-
-
-def _fit(ours: Sequence[Compared], place: int) -> Fit:
-    """How the prediction at a place fits."""
-    return fit([_predictions(one)[place] for one in ours], [one.accuracy for one in ours])
-
-
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's: Pearson's of the ranks, equal values sharing theirs; None if either side is all alike."""
-    first, second = _ranks(one), _ranks(other)
-    if min(len(set(first.tolist())), len(set(second.tolist()))) < 2:
-        return None
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> Floats:
-    rounded = np.round(np.asarray(values, dtype=np.float64), 9)  # sums in another order are the same value
-    _, place, counts = np.unique(rounded, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[place])
-
-
-def _fits(plan: Plan, distinct: Sequence[Compared]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for name in plan.queries:
-        ours = [one for one in distinct if one.case.query.name == name]
-        for number, prediction in enumerate(PREDICTIONS):
-            one = _fit(ours, number)
-            rows.append((name, prediction, len(ours), one.difference, one.correlation))
-    columns = ("query", "prediction", "plans", "mean |difference|", "rank correlation")
-    return Table("How predictions fit the accuracy, over all different plans", columns, tuple(rows))
-
-
-SAID: Mapping[str, tuple[str, str]] = {
-    TOP_PAGES.name: ("a good prediction", "a good prediction as well"),
-    INCIDENTS.name: ("generally quite close", "cannot provide a good prediction for queries with joins"),
-}
-"""What the paper says of fidelity and of completeness, by query."""
-
-
-METRICS = (
-    (STRUCTURE_AWARE, "fidelity", 0),
-    (FOR_COMPLETENESS, "completeness", 1),
-)
-"""The paper's algorithm with the metric that its plans maximise, and the place of that among the predictions."""
-
-
-def _claims_of_predictions(plan: Plan, found: Sequence[Compared]) -> list[Claim]:
+def _claims_of_predictions(plans: pl.DataFrame) -> Iterator[Claim]:
     """Figure 12: each metric beside the accuracy of the plans that maximise it."""
-    claims = []
-    for name in plan.queries:
-        everything = _distinct([one for one in found if one.case.query.name == name])
-        for algorithm, metric, place in METRICS:
-            ours = _of(found, name, algorithm)
-            if not ours:
+    for of_query in plans.partition_by("query", maintain_order=True):
+        name, everything = of_query["query"][0], distinct(of_query)
+        for algorithm, metric in METRIC_OF.items():
+            ours = of_query.filter(side=algorithm)
+            if ours.is_empty():
                 continue
-            overall = _fit(everything, place)
-            over = f"over {_budgets(ours)}; over all {len(everything)} different plans of the query "
-            over += f"{overall.difference:.3g}, rank correlation {_shown(overall.correlation)}"
-            exact = _of(found, name, MOST_COMPLETE) if algorithm == FOR_COMPLETENESS else []
-            if exact:
-                over += f"; over plans by {MOST_COMPLETE} {_fit(exact, place).difference:.3g}"
-            claims.append(
-                Claim(
-                    f"{QUERIES[name].title}: {metric} as a prediction of accuracy, plans by {algorithm}",
-                    SAID[name][place],
-                    _fit(ours, place).difference,
-                    "away in the mean",
-                    over,
-                )
+            correlation = _correlation(everything, metric)
+            over = f"over {_budgets(ours)}; over all {everything.height} different plans of the query "
+            over += f"{difference(everything, metric):.3g}, rank correlation "
+            over += "unknown" if correlation is None else f"{correlation:.2f}"
+            exact = of_query.filter(side=MOST_COMPLETE)
+            if algorithm == FOR_COMPLETENESS and not exact.is_empty():
+                over += f"; over plans by {MOST_COMPLETE} {difference(exact, metric):.3g}"
+            yield Claim(
+                f"{QUERIES[name].title}: {metric} as a prediction of accuracy, plans by {algorithm}",
+                SAID[name][metric],
+                difference(ours, metric),
+                "away in the mean",
+                over,
             )
-    return claims
 
 
-def _of(found: Sequence[Compared], query: str, algorithm: str) -> list[Compared]:
-    return [one for one in found if (one.case.query.name, one.case.algorithm) == (query, algorithm)]
+def _budgets(ours: pl.DataFrame) -> str:
+    return f"{ours.height} budget{'s' * (ours.height > 1)}"
 
 
-def _budgets(ours: Sequence[Compared]) -> str:
-    return f"{len(ours)} budget{'s' * (len(ours) > 1)}"
-
-
-def _shown(correlation: float | None) -> str:
-    return "unknown" if correlation is None else f"{correlation:.2f}"
-
-
-NOT_BETTER = "plans with higher completeness do not have higher accuracies"
-
-
-def _claims_of_algorithms(plan: Plan, found: Sequence[Compared]) -> list[Claim]:
+def _claims_of_algorithms(plans: pl.DataFrame) -> Iterator[Claim]:
     """Figures 12 (b) and 13: the accuracy of plans against that of others of the same budgets."""
     pairs = (
         (FOR_COMPLETENESS, STRUCTURE_AWARE, "structure-aware for completeness against for fidelity", NOT_BETTER),
@@ -355,109 +283,126 @@ def _claims_of_algorithms(plan: Plan, found: Sequence[Compared]) -> list[Claim]:
         (STRUCTURE_AWARE, DYNAMIC, "structure-aware against dynamic programming", "quite close"),
         (GREEDY, STRUCTURE_AWARE, "greedy against structure-aware", "the worst"),
     )
-    claims = []
-    for name in plan.queries:
+    for of_query in plans.partition_by("query", maintain_order=True):
+        name = of_query["query"][0]
         for algorithm, other, what, said in pairs:
             if said == NOT_BETTER and name != INCIDENTS.name:
                 continue  # said of the query with a join alone
-            ours, theirs = _of(found, name, algorithm), _of(found, name, other)
-            accuracy, theirs_accuracy = (sum(one.accuracy for one in side) for side in (ours, theirs))
-            if not ours or not theirs_accuracy:
+            ours = of_query.filter(side=algorithm)
+            both = ours.join(of_query.filter(side=other), on="ratio", suffix="_other", maintain_order="left")
+            if both.is_empty() or not both["accuracy_other"].sum():
                 continue
-            worth, theirs_worth = (sum(one.by_rates.fidelity for one in side) for side in (ours, theirs))
-            fidelities = f"; of the fidelity {100 * worth / theirs_worth:.3g} %" if theirs_worth else ""
-            above = sum(one.accuracy > another.accuracy + TIE for one, another in zip(ours, theirs, strict=True))
-            claims.append(
-                Claim(
-                    f"{QUERIES[name].title}: {what}",
-                    said,
-                    100 * accuracy / theirs_accuracy,
-                    "% of the accuracy",
-                    f"summed over {_budgets(ours)}, higher at {above} of them{fidelities}",
-                )
+            fidelity, theirs = (value(both, pl.col(each).sum()) for each in ("fidelity", "fidelity_other"))
+            accuracy, other_accuracy = (value(both, pl.col(each).sum()) for each in ("accuracy", "accuracy_other"))
+            fidelities = f"; of the fidelity {100 * fidelity / theirs:.3g} %" if theirs else ""
+            above = int((both["accuracy"] > both["accuracy_other"] + TIE).sum())
+            yield Claim(
+                f"{QUERIES[name].title}: {what}",
+                said,
+                100 * accuracy / other_accuracy,
+                "% of the accuracy",
+                f"summed over {_budgets(ours)}, higher at {above} of them{fidelities}",
             )
-    return claims
 
 
-def _remarks(found: Sequence[Compared], distinct: Sequence[Compared]) -> tuple[str, ...]:
-    final, corrected = (sum(getattr(one.trial, name) for one in distinct) for name in ("final", "corrected"))
-    killed = sorted({one.trial.killed_after for one in distinct})
-    remarks: tuple[str, ...] = (
+def _remarks(queries: Sequence[str], plans: pl.DataFrame) -> tuple[str, ...]:
+    different = distinct(plans)
+    exact = int(different["exact"].sum())
+    remarks = [
         "accuracy is the part of a window's final rows that was shown before nodes returned, by page (Q1) or by "
         "segment and incident (Q2), as the paper defines it; results that depend on no missing task stay final and "
         "count as shown. Only windows that lie wholly after the failure count: earlier ones still hold panes from "
         "before it",
-        f"the oracle judged all {len(distinct)} runs exact: {final:,} final results as in a run without failures, "
-        f"{corrected:,} of them tentative first; the last batch before the failure was "
-        + " or ".join(map(str, killed)),
-        f"{len(found) - len(distinct)} of {len(found)} plans equal another one of their query and were not run again",
+        f"the oracle judged {exact} of {different.height} runs exact: {different['final'].sum():,} final results as in "
+        f"a run without failures, {different['corrected'].sum():,} of them tentative first; the last batch before the "
+        "failure was " + " or ".join(map(str, different["killed_after"].unique().sort())),
+        f"{plans.height - different.height} of {plans.height} plans equal another one of their query and were not run "
+        "again",
         "measured rates are rows in and out per task of a run without failures; an application declares none, so all "
         "are 1. A run's own estimate goes by what it has measured, after 20 batches. Plans are made by measured rates",
         "completeness is that of the tasks that can fail; with sources, which live on, it is nearer to 1. It knows no "
         "joins, so structure-aware plans for it are made as if there were none; exact ones are the most complete ones",
-    )
-    if TOP_PAGES in (one.case.query for one in found):
-        remarks += (
+    ]
+    if TOP_PAGES.name in queries:
+        remarks += [
+            f"Q1 of the paper reads 40,718 records/s of a real log, ours {PAGE_RATE:,.0f} views/s of a Zipf generator: "
+            "the log is not redistributable. The paper's operators look back over 100 tuples each, ours over windows "
+            f"of {WINDOW_BATCHES} s of event time, one every second",
             "a task of Q1's slices that is lost takes views from all pages alike, which changes their order less than "
             "fidelity says; one of pages takes its pages with it",
+        ]
+    if INCIDENTS.name in queries:
+        batch_s = INCIDENTS.batch_us // 1_000_000
+        remarks.append(
+            "Q2 of the paper has 20,000 locations/s of 100,000 users, windows of 5 min every 10 s; ours "
+            f"{LOCATION_RATE:g} locations/s of {USERS:,} users, windows of {WINDOW_BATCHES * batch_s} s every "
+            f"{batch_s} s: a window has {100 * LOCATION_RATE * WINDOW_BATCHES * batch_s / (20_000 * 300):.2g} % of the "
+            "paper's locations, but as many incidents a second"
         )
-    return remarks
+    return tuple(remarks)
 
 
-def _panels(query: Query, found: Sequence[Compared]) -> list[Panel]:
-    aware, complete = (_of(found, query.name, one) for one in (STRUCTURE_AWARE, FOR_COMPLETENESS))
-    most = _of(found, query.name, MOST_COMPLETE)
-    by_algorithm: list[Curve] = []
-    for look, algorithm in enumerate((DYNAMIC, STRUCTURE_AWARE, GREEDY)):
-        ours = _of(found, query.name, algorithm)
-        by_algorithm += _curves(ours, f"of {algorithm}", "fidelity", look)
+def _panels(query: Query, plans: pl.DataFrame) -> Iterator[Panel]:
     said = SAID[query.name]
-    panels = (
+    shown = (
         (
             "structure-aware (Figure 12)",
             [
-                *_curves(aware, "of plans for fidelity", "fidelity", 0),
-                *_curves(complete, "of plans for completeness", "completeness", 1),
+                *_curves(plans, STRUCTURE_AWARE, "of plans for fidelity", "fidelity", 0),
+                *_curves(plans, FOR_COMPLETENESS, "of plans for completeness", "completeness", 1),
             ],
-            f"fidelity is {said[0]}; completeness: {said[1]}",
+            f"fidelity is {said['fidelity']}; completeness: {said['completeness']}",
         ),
         (
             "exact for completeness (ours)",
-            [*_curves(most, "", "completeness", 1), *_curves(most, "", "fidelity", 0)[:1]],
+            [
+                *_curves(plans, MOST_COMPLETE, "", "completeness", 1),
+                *_curves(plans, MOST_COMPLETE, "", "fidelity", 0)[:1],
+            ],
             "",
         ),
         (
             "by algorithm (Figure 13)",
-            by_algorithm,
+            [
+                curve
+                for look, algorithm in enumerate((DYNAMIC, STRUCTURE_AWARE, GREEDY))
+                for curve in _curves(plans, algorithm, f"of {algorithm}", "fidelity", look)
+            ],
             "structure-aware is quite close to dynamic programming (dp) in both; greedy is the worst",
         ),
     )
-    return [
-        Panel(
-            f"{query.title}: {title}",
-            "replicas / tasks that are no sources",
-            "predicted and real",
-            tuple(curves),
-            claim,
-            y_range=(-0.03, 1.03),
-            nested=True,
-        )
-        for title, curves, claim in panels
-        if curves
-    ]
+    for title, drawn, claim in shown:
+        if drawn:
+            yield Panel(
+                f"{query.title}: {title}",
+                "replicas / tasks that are no sources",
+                "predicted and real",
+                tuple(drawn),
+                claim,
+                y_range=(-0.03, 1.03),
+                nested=True,
+            )
 
 
-def _curves(ours: Sequence[Compared], plans: str, metric: str, look: int) -> list[Curve]:
+def _curves(plans: pl.DataFrame, algorithm: str, whose: str, metric: str, look: int) -> list[Curve]:
     """What was predicted of plans, dashed, and how accurate they were; none if there are no such plans."""
-    if not ours:
-        return []
-    budgets = tuple(one.case.ratio for one in ours)
-    values = tuple(one.by_rates.fidelity if metric == "fidelity" else one.by_rates.processed for one in ours)
+    ours = plans.filter(side=algorithm)
     return [
-        Curve(f"predicted {metric} {plans}".rstrip(), budgets, values, look, dashed=True),
-        Curve(f"accuracy {plans}".rstrip(), budgets, tuple(one.accuracy for one in ours), look),
+        replace(curve, label=f"{what} {whose}".rstrip(), look=look, dashed=dashed)
+        for what, column, dashed in ((f"predicted {metric}", metric, True), ("accuracy", "accuracy", False))
+        for curve in curves(ours, "ratio", column)
     ]
 
 
-if __name__ == "__main__":
-    serve(measure)
+def _plan(queries: Sequence[str], ratios: Sequence[float], algorithms: Sequence[str], batches: int) -> QualityPlan:
+    cases = tuple(Case(query, ratio) for query in queries for ratio in ratios)
+    return QualityPlan(cases, tuple(algorithms), batches=batches)
+
+
+EXPERIMENT = Experiment(
+    full=_plan(("Q1", "Q2"), (0.3, 0.5, 0.7, 0.9), tuple(ALGORITHMS), 18),
+    quick=_plan(("Q2",), (0.9,), (STRUCTURE_AWARE, FOR_COMPLETENESS, MOST_COMPLETE), 9),
+    measure=measure,
+    report=report,
+    prepare=prepare,
+)

@@ -42,9 +42,9 @@ def test_outputs_do_not_share_folders(folders: tuple[str, str], tmp_path: Path) 
     (tmp_path / "out" / "a").mkdir(parents=True)
     (tmp_path / "out" / "link").symlink_to(tmp_path / "out" / "a")
     (tmp_path / "linked").symlink_to(tmp_path / "out")
-    one, other = (tmp_path / folder for folder in folders)
+    first, other = (tmp_path / folder for folder in folders)
     with pytest.raises(InvalidTopology, match=r"every output has folders of its own, found .* of output 'one' and"):
-        build(some(), {"one": one, "other": other})
+        build(some(), {"one": first, "other": other})
 
 
 def test_late_rows_do_not_share_a_folder_with_an_output(tmp_path: Path) -> None:

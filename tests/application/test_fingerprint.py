@@ -97,7 +97,10 @@ PACES = {
 
 
 def made(factory: Callable[..., object], given: Mapping[str, object]) -> object:
-    star = next((one for one in signature(factory).values() if one.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    star = next(
+        (parameter for parameter in signature(factory).values() if parameter.kind is inspect.Parameter.VAR_POSITIONAL),
+        None,
+    )
     if star is not None:
         return factory(*given[star.name])  # type: ignore[misc]
     return factory(**given)
@@ -119,7 +122,7 @@ def single_changes() -> Iterator[object]:
 
 @pytest.mark.parametrize(("factory", "name", "part"), list(single_changes()))
 def test_a_change_of_any_single_parameter_shows(factory: Callable[..., object], name: str, part: str | None) -> None:
-    given = {one: pair[0] for one, pair in GIVEN[factory].items() if one in signature(factory)}  # type: ignore[index]
+    given = {parameter: pair[0] for parameter, pair in GIVEN[factory].items() if parameter in signature(factory)}  # type: ignore[index]
     before = after = given
     if part is None:
         assert name in GIVEN[factory], f"{factory.__name__} has a parameter {name!r}: say two values of it above"  # type: ignore[index]
@@ -128,44 +131,44 @@ def test_a_change_of_any_single_parameter_shows(factory: Callable[..., object], 
         assert part in PACES, f"Pace has a parameter {part!r}: say two values of it above"
         paces = [Pace(**{part: value}) for value in PACES[part]]  # type: ignore[arg-type]
         before, after = {**given, "pace": paces[0]}, {**given, "pace": paces[1]}
-    one, same, other = (made(factory, each) for each in (before, before, after))
-    assert isinstance(one, Computation | Source)
+    first, same, other = (made(factory, each) for each in (before, before, after))
+    assert isinstance(first, Computation | Source)
     assert isinstance(same, Computation | Source)
     assert isinstance(other, Computation | Source)
-    assert canonical(described(one.parameters())) == canonical(described(same.parameters()))
-    described_one, described_other = described(one.parameters()), described(other.parameters())
-    found = differences(
-        {"computes": type(one).__name__, "parameters": described_one},
+    assert canonical(described(first.parameters())) == canonical(described(same.parameters()))
+    described_one, described_other = described(first.parameters()), described(other.parameters())
+    differing = differences(
+        {"computes": type(first).__name__, "parameters": described_one},
         {"computes": type(other).__name__, "parameters": described_other},
     )
-    assert found
-    assert all(" was " in each.words or " has changed" in each.words for each in found)
+    assert differing
+    assert all(" was " in each.words or " has changed" in each.words for each in differing)
 
 
 def test_every_computation_and_source_there_is_is_tried() -> None:
     def below(kind: type) -> Iterator[type]:
         subclasses: list[type] = kind.__subclasses__()
-        for one in subclasses:
-            yield one
-            yield from below(one)
+        for kind in subclasses:
+            yield kind
+            yield from below(kind)
 
     tried = {
         type(made(factory, {name: pair[0] for name, pair in given.items() if name in signature(factory)})).__name__
         for factory, given in GIVEN.items()
     }
     there = {
-        one.__name__  # those with slots are there twice
+        kind.__name__  # those with slots are there twice
         for base in (Computation, Source)
-        for one in below(base)
-        if one.__module__.startswith(("tenax.operators.", "tenax.connectors.")) and not inspect.isabstract(one)
+        for kind in below(base)
+        if kind.__module__.startswith(("tenax.operators.", "tenax.connectors.")) and not inspect.isabstract(kind)
     }
     assert there <= tried
 
 
 def test_a_length_is_said_as_it_was_written() -> None:
     length, unit = (windows("ts", ["k"], text, None, [pl.len()]).parameters() for text in ("10s", "1m30s"))
-    (found, _) = differences({"parameters": described(length)}, {"parameters": described(unit)})
-    assert found.words == "length was 10s, is 1m30s"
+    (difference, _) = differences({"parameters": described(length)}, {"parameters": described(unit)})
+    assert difference.words == "length was 10s, is 1m30s"
 
 
 def same_text(value: int) -> pl.Expr:
@@ -173,7 +176,7 @@ def same_text(value: int) -> pl.Expr:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("expression", "other"),
     [
         (pl.col("a") < 20, pl.col("a") < 20.0),
         (pl.col("a").cast(pl.Int64), pl.col("a").cast(pl.Int64, strict=False)),
@@ -182,9 +185,9 @@ def same_text(value: int) -> pl.Expr:
         (pl.col("a").map_batches(lambda x: x.sort()), pl.col("a").map_batches(lambda x: x.reverse())),
     ],
 )
-def test_expressions_differ_by_what_their_text_leaves_out(one: pl.Expr, other: pl.Expr) -> None:
+def test_expressions_differ_by_what_their_text_leaves_out(expression: pl.Expr, other: pl.Expr) -> None:
     describer = Describer()
-    assert canonical(describer.plain(one)) != canonical(describer.plain(other))
+    assert canonical(describer.plain(expression)) != canonical(describer.plain(other))
 
 
 APPLICATION = """
@@ -237,19 +240,19 @@ LAID_OUT_OTHERWISE = (
 def loaded(folder: Path, application: str = APPLICATION, helping: str = HELPING) -> dict[str, object]:
     folder.mkdir(parents=True, exist_ok=True)
     sys.modules.pop("helping", None)
-    sys.path[:] = [one for one in sys.path if not Path(one, "helping.py").exists()]
+    sys.path[:] = [folder for folder in sys.path if not Path(folder, "helping.py").exists()]
     (folder / "app.py").write_text(application)
     (folder / "helping.py").write_text(helping)
     return load_application(folder / "app.py", {}).fingerprint()  # type: ignore[return-value]
 
 
 def words(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
-    found = {}
+    differing_words = {}
     for name in before["operators"]:  # type: ignore[attr-defined]
-        one, other = (whole["operators"][name] for whole in (before, after))  # type: ignore[index]
-        if differing := differences(one, other):
-            found[name] = [each.words for each in differing]
-    return found
+        first, other = (whole["operators"][name] for whole in (before, after))  # type: ignore[index]
+        if differing := differences(first, other):
+            differing_words[name] = [each.words for each in differing]
+    return differing_words
 
 
 def test_code_laid_out_otherwise_in_another_folder_is_the_same(tmp_path: Path) -> None:
@@ -289,9 +292,9 @@ def test_what_means_something_else_is_named(
     assert old in texts[file]
     before = loaded(tmp_path / "one")
     texts[file] = texts[file].replace(old, new)
-    found = words(before, loaded(tmp_path / "two", texts["app"], texts["helping"]))
-    assert any(expected in one for one in found[operator]), found
-    assert not {"check", "scale", "each", "totals", "rows"} - {operator} & set(found) or file == "app"
+    changed = words(before, loaded(tmp_path / "two", texts["app"], texts["helping"]))
+    assert any(expected in line for line in changed[operator]), changed
+    assert not {"check", "scale", "each", "totals", "rows"} - {operator} & set(changed) or file == "app"
 
 
 def test_a_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
@@ -317,15 +320,15 @@ def test_a_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
 def simple(name: str = "t", *, limit: int = 20, swapped: bool = False, priority: float = 1.0) -> Topology:
     topology = Topology(name)
     sources = ["a", "b"]
-    streams = {one: topology.source(one, elements(rate=10)) for one in (sources[::-1] if swapped else sources)}
+    streams = {name: topology.source(name, elements(rate=10)) for name in (sources[::-1] if swapped else sources)}
     both = streams["a"].union(streams["b"], name="both").filter(pl.col("value") < limit, name="few")
     both.window("1s").aggregate(pl.len(), name="count").output("out", console(), priority=priority)
     return topology
 
 
 def test_the_order_of_declarations_and_priorities_may_change(tmp_path: Path) -> None:
-    one, other = simple().build(), simple(swapped=True, priority=9.0).build()
-    before, after = (placed(each.fingerprint(), each.sinks, tmp_path) for each in (one, other))
+    first, other = simple().build(), simple(swapped=True, priority=9.0).build()
+    before, after = (placed(each.fingerprint(), each.sinks, tmp_path) for each in (first, other))
     assert compared(other, before, after).is_empty
 
 
@@ -367,9 +370,9 @@ def test_values_of_enumerations_and_keys_that_are_objects_count() -> None:
     def kinds(value: int) -> list[object]:
         return [Enum("Colour", {"RED": value}).RED, IntEnum("Number", {"ONE": value}).ONE, {Key(value): 1}]  # type: ignore[attr-defined]
 
-    for one, same, other in zip(kinds(1), kinds(1), kinds(2), strict=True):
-        assert canonical(described({"it": one})) == canonical(described({"it": same}))
-        assert canonical(described({"it": one})) != canonical(described({"it": other}))
+    for first, same, other in zip(kinds(1), kinds(1), kinds(2), strict=True):
+        assert canonical(described({"it": first})) == canonical(described({"it": same}))
+        assert canonical(described({"it": first})) != canonical(described({"it": other}))
 
 
 def test_attributes_of_any_name_count() -> None:

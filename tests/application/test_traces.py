@@ -41,10 +41,10 @@ def parsing(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def raised(computation: Stateless) -> BaseException:
-    with pytest.raises(Exception) as found:  # whichever it is
+    with pytest.raises(Exception) as raised:  # whichever it is
         computation.step({}, StepInput((ROWS,), NO_WATERMARK_US, 1))
-    assert found.tb is not None
-    return found.value.with_traceback(found.tb.tb_next)  # without this frame, which is no worker's
+    assert raised.tb is not None
+    return raised.value.with_traceback(raised.tb.tb_next)  # without this frame, which is no worker's
 
 
 def test_the_frames_are_those_of_the_user_with_their_lines() -> None:

@@ -127,12 +127,36 @@ def test_the_whole_plan_has_its_parts(capsys: pytest.CaptureFixture[str], roads:
     words = ("plan", "all", roads, "--latency", "2", "--budget", "2", "--domains", str(domains))
     data = printed(capsys, *words)
     assert list(data) == [
-        "topology", "latency", "budget", "backups", "replicas", "placement", "checkpoint_interval", "promises", "cost",
+        "topology", "latency", "budget", "backups", "replicas", "proofs", "placement", "checkpoint_interval",
+        "promises", "cost",
     ]  # fmt: skip
     assert run(words) == 0
     assert "When a domain is lost" in capsys.readouterr().out
     assert run(words[:-2]) == 0
     assert "--domains" in capsys.readouterr().out
+
+
+def test_a_plan_looks_the_same_alone_and_as_part_of_the_whole(capsys: pytest.CaptureFixture[str], roads: str) -> None:
+    whole = printed(capsys, "plan", "all", roads, "--latency", "2", "--budget", "2")
+    assert printed(capsys, "plan", "backups", roads, "--latency", "2") == whole["backups"]
+    assert printed(capsys, "plan", "replicas", roads, "--budget", "2") == whole["replicas"]
+
+
+CONTRACT = {
+    ("backups", "--latency", "2"): ["algorithm", "backups", "count", "recovery_latency", "optimal"],
+    ("replicas", "--budget", "2"): ["algorithm", "replicas", "count", "fidelity", "completeness", "optimal"],
+    ("recovery", "--failed", "speed[*]", "--capacity", "2"): [
+        "algorithm", "recover", "queries", "priority", "cost", "optimal",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CONTRACT)
+def test_other_programs_find_the_keys_that_they_know(
+    capsys: pytest.CaptureFixture[str], roads: str, words: tuple[str, ...]
+) -> None:
+    command, *options = words
+    assert list(printed(capsys, "plan", command, roads, *options)) == CONTRACT[words]
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])

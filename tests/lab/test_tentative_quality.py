@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,17 +16,16 @@ from tenax.connectors.parquet import ParquetSink
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.workloads import incident_reports
 from tenax.control import events
-from tenax.control.instructions import Part, Publish
 from tenax.control.versions import PassId
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
 from tenax.planning.rates import Rows
 from tenax.store.records import Json
+from tenax_lab import lab
 from tenax_lab import tentative_quality as quality
 from tenax_lab.findings import Findings, Machine, Result
-from tenax_lab.tentative_quality_queries import (
+from tenax_lab.loads.judged_queries import (
     ALGORITHMS,
     CLOCK,
     GREEDY,
@@ -36,20 +36,18 @@ from tenax_lab.tentative_quality_queries import (
     Metered,
     Query,
     application,
-    cases,
     declared,
     measured,
     predicted,
+    replicas_of,
 )
-from tenax_lab.tentative_quality_trials import (
-    Shown,
-    accurate_until,
-    missing_until,
-    window_accuracies,
-)
+from tenax_lab.recorder import Kind, RunRecorder, ShownFiles
+from tenax_lab.tentative_runs import PLAN as OF_PLAN
+from tenax_lab.tentative_runs import WINDOW, accurate_until, missing_until, stated, window_accuracies
 
 START = datetime(2024, 1, 1)
-PLAN = quality.Plan(("Q1", "Q2"), (0.3, 0.7), tuple(ALGORITHMS), 9)
+QUERY_NAMES, RATIOS = ("Q1", "Q2"), (0.3, 0.7)
+PLAN = quality._plan(QUERY_NAMES, RATIOS, tuple(ALGORITHMS), 9)
 
 
 def results(*rows: tuple[int, int]) -> pl.DataFrame:
@@ -95,28 +93,28 @@ def test_tentative_results_and_final_ones_before_a_return_are_kept(tmp_path: Pat
     sink = ParquetSink(tmp_path / "jams")
     sink.tentative.mkdir()
     sink.folder.mkdir()
-    shown = Shown(sink, "jams", tmp_path / "kept")
+    recorder = RunRecorder(TaskGraph(application(INCIDENTS, 1, 9).topology))
+    shown = ShownFiles(recorder, {False: sink.folder, True: sink.tentative}, tmp_path / "kept", final=True)
 
     def publish(batch: int, partition: int, tentative: bool, value: float) -> None:
         """Publish one row; a final result removes the tentative one."""
-        pass_id = PassId(1, batch * 10 + partition)
-        part = Part(Task("jams", partition), batch, batch, value)
-        shown.learn(events.Woken(0), [Publish(pass_id, (part,), tentative, 1)])
         name = f"{batch}-{partition}.parquet"
         (sink.tentative / name).unlink(missing_ok=True)
         results((batch, partition)).write_parquet((sink.tentative if tentative else sink.folder) / name)
-        shown.learn(events.Published(pass_id, tentative), [])
+        columns: dict[str, Any] = {"output": "jams", "partition": partition, "first": batch, "last": batch}
+        recorder.add(Kind.SHOWN, tentative=tentative, quality=value, **columns)
+        shown.learn(events.Published(PassId(1, batch * 10 + partition), tentative))
 
     publish(4, 0, False, 1.0)
-    shown.learn(events.NodesLost(("a", "b")), [])
+    shown.learn(events.NodesLost(("a", "b")))
     publish(5, 0, True, 0.5)
     publish(5, 1, False, 1.0)
     publish(6, 0, True, 0.25)
-    shown.learn(events.NodesJoined((Node("c"),)), [])
+    shown.learn(events.NodesJoined((Node("c"),)))
     publish(5, 0, False, 1.0)
     publish(5, 2, False, 1.0)
     assert shown.rows()["page"].to_list() == [0, 0, 1, 0]
-    assert shown.quality(range(5, 8), 2) == [0.75, 0.125, 0.0]
+    assert stated(recorder.of(Kind.SHOWN), "jams", range(5, 8), 2) == [0.75, 0.125, 0.0]
 
 
 def test_the_failure_lies_between_the_last_accurate_batch_and_the_first_node_that_returns() -> None:
@@ -171,9 +169,11 @@ def test_measured_rates_are_what_tasks_gave_out() -> None:
 
 def test_plans_are_the_same_on_every_call_and_within_their_budget() -> None:
     topology = measured(application(INCIDENTS, 1, 9), even(INCIDENTS))
-    found = cases(INCIDENTS, topology, (0.3, 0.7), tuple(ALGORITHMS))
-    assert found == cases(INCIDENTS, topology, (0.3, 0.7), tuple(ALGORITHMS))
-    assert all(len(one.replicas) <= round(one.ratio * 18) for one in found)
+    for ratio in (0.3, 0.7):
+        for algorithm in ALGORITHMS:
+            replicas = replicas_of(INCIDENTS, topology, ratio, algorithm)
+            assert replicas == replicas_of(INCIDENTS, topology, ratio, algorithm)
+            assert len(replicas) <= round(ratio * 18)
 
 
 def test_a_join_without_one_of_its_inputs_is_worthless_to_fidelity_alone() -> None:
@@ -193,22 +193,28 @@ def test_ranks_are_shared_by_equal_values() -> None:
     assert quality.rank_correlation([1, 1], [1, 2]) is None
 
 
-def recorded(plan: quality.Plan) -> dict[str, list[float]]:
+def recorded() -> pl.DataFrame:
     """A run in which every window is as accurate as fidelity says."""
-    series: dict[str, list[float]] = {}
-    for name in plan.queries:
-        query = QUERIES[name]
-        rows = even(query)
-        topology = measured(application(query, 1, plan.batches), rows)
-        series |= {f"{name} taken": list(rows.taken), f"{name} given": list(rows.given)}
-        for case in cases(query, topology, plan.ratios, plan.algorithms):
-            value = predicted(topology, case.replicas).fidelity
-            series |= {
-                f"{case.label} accuracy": [value, value],
-                f"{case.label} quality": [0.5],
-                f"{case.label} judged": [4.0, 36.0, 20.0],
-            }
-    return series
+    rows: list[lab.Row] = []
+    for trial in PLAN.trials():
+        query = QUERIES[trial.case.query]
+        app = application(query, 1, PLAN.batches)
+        topology = measured(app, even(query))
+        replicas = replicas_of(query, topology, trial.case.ratio, trial.side)
+        by_rates, by_declaration = predicted(topology, replicas), predicted(declared(app), replicas)
+        predictions: lab.Row = {
+            "fidelity": by_rates.fidelity,
+            "completeness": by_rates.processed,
+            "completeness_with_sources": by_rates.completeness,
+            "declared_fidelity": by_declaration.fidelity,
+            "declared_completeness": by_declaration.processed,
+            "quality": 0.5,
+        }
+        plan: lab.Row = {"what": OF_PLAN, "tasks": " ".join(map(str, replicas)), "replicas": len(replicas)}
+        judged: lab.Row = {"killed_after": 4, "final": 36, "corrected": 20, "exact": True}
+        window: lab.Row = {"what": WINDOW, "accuracy": by_rates.fidelity}
+        rows += [{**trial.columns, **plan, **predictions, **judged}, *[{**trial.columns, **window}] * 2]
+    return lab.frame(rows)
 
 
 def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
@@ -217,9 +223,9 @@ def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
 
 
 def test_a_prediction_that_comes_true_fits_without_difference(tmp_path: Path) -> None:
-    found = quality.findings(PLAN, 1, recorded(PLAN))
+    found = quality.report(PLAN, recorded())
     fits = {(row["query"], row["prediction"]): row for row in rows_of(found, "How predictions fit")}
-    for name in PLAN.queries:
+    for name in QUERY_NAMES:
         assert fits[name, "fidelity, measured rates"]["mean |difference|"] == pytest.approx(0.0)
         assert fits[name, "fidelity, measured rates"]["rank correlation"] == pytest.approx(1.0)
         assert fits[name, "completeness, measured rates"]["mean |difference|"] != pytest.approx(0.0)
@@ -228,11 +234,11 @@ def test_a_prediction_that_comes_true_fits_without_difference(tmp_path: Path) ->
 
 
 def test_greedy_plans_stand_beside_structure_aware_ones() -> None:
-    rows = rows_of(quality.findings(PLAN, 1, recorded(PLAN)), "Predicted")
-    assert len(rows) == len(PLAN.queries) * len(PLAN.ratios) * len(PLAN.algorithms)
+    rows = rows_of(quality.report(PLAN, recorded()), "Predicted")
+    assert len(rows) == len(QUERY_NAMES) * len(RATIOS) * len(ALGORITHMS)
     by_case = {(row["query"], row["budget"], row["algorithm"]): row for row in rows}
-    for name in PLAN.queries:
-        for ratio in PLAN.ratios:
+    for name in QUERY_NAMES:
+        for ratio in RATIOS:
             aware, greedy = (by_case[name, ratio, one]["fidelity"] for one in (STRUCTURE_AWARE, GREEDY))
             assert isinstance(aware, float)
             assert isinstance(greedy, float)

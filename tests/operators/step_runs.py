@@ -175,11 +175,13 @@ def scenarios() -> dict[str, tuple[Computation, list[Batch]]]:
             {
                 "t": times,
                 "k": pl.Series(
-                    [None if one == 7 else f"key {one} of thirty" for one in draw.integers(0, 30, size)],
+                    [None if number == 7 else f"key {number} of thirty" for number in draw.integers(0, 30, size)],
                     dtype=pl.String,
                 ),
                 "n": draw.integers(0, 2, size),
-                "v": pl.Series([None if one > 2 else one for one in draw.normal(0, 1, size) ** 3], dtype=pl.Float64),
+                "v": pl.Series(
+                    [None if number > 2 else number for number in draw.normal(0, 1, size) ** 3], dtype=pl.Float64
+                ),
             }
         ).with_columns(pl.col("t").cast(pl.Datetime("us")))
         watermark = END_WATERMARK_US if number == 11 else number * 4 * SECOND - 17 * SECOND
@@ -187,7 +189,7 @@ def scenarios() -> dict[str, tuple[Computation, list[Batch]]]:
         end = (pl.col("t").dt.truncate("2s") + pl.duration(seconds=2)).alias("window_end")
         whole = frame.select("k", "n", "v", (end - pl.duration(seconds=4)).alias("window_start"), end)
         results.append(Batch((whole,), watermark))
-    twice = [Batch((one.frames[0], one.frames[0].filter(pl.col("v") > 0)), one.watermark_us) for one in results]
+    twice = [Batch((batch.frames[0], batch.frames[0].filter(pl.col("v") > 0)), batch.watermark_us) for batch in results]
     twice_v = (pl.col("v") * 2).alias("w")
     aggregates = [
         pl.col("v").sum(),
@@ -197,10 +199,10 @@ def scenarios() -> dict[str, tuple[Computation, list[Batch]]]:
         pl.len(),
     ]
     sliding = windows("t", ["k"], "14s", "2s", aggregates)
-    halves = [(one.frames[0][::2], one.frames[0][1::2]) for one in batches]
+    halves = [(batch.frames[0][::2], batch.frames[0][1::2]) for batch in batches]
     combined = [
-        Batch((pl.concat([sliding.combined(0, half) for half in pair], rechunk=True),), one.watermark_us)
-        for pair, one in zip(halves, batches, strict=True)
+        Batch((pl.concat([sliding.combined(0, half) for half in pair], rechunk=True),), batch.watermark_us)
+        for pair, batch in zip(halves, batches, strict=True)
     ]
     return {
         "sliding": (sliding, batches),
@@ -214,7 +216,7 @@ def scenarios() -> dict[str, tuple[Computation, list[Batch]]]:
         ),
         "join": (join(["k", "window"]), twice),
         "top": (top(3, by="v", per=["n"]), results),
-        "union": (Union(), [Batch(one.frames * 2, one.watermark_us) for one in batches]),
+        "union": (Union(), [Batch(batch.frames * 2, batch.watermark_us) for batch in batches]),
         "custom": (Totals(), batches),
     }
 

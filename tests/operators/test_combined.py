@@ -49,11 +49,11 @@ def test_windows_of_what_producers_combined_are_those_of_their_rows(
             frames.append(frame.clear())
         raw.append(Batch((frame,), batch.watermark_us))
         combined.append(Batch((sent(computation, frames),), batch.watermark_us))
-    expected, found = run(computation, raw).rows, run(computation, combined, restore=True).rows
+    expected, actual = run(computation, raw).rows, run(computation, combined, restore=True).rows
     exact = [name for name, kind in expected.schema.items() if not kind.is_float()]
     assert "sum whole" in exact
-    assert found.select(exact).equals(expected.select(exact))
-    assert_frame_equal(found, expected, rel_tol=1e-9, abs_tol=1e-9)
+    assert actual.select(exact).equals(expected.select(exact))
+    assert_frame_equal(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def test_of_equal_times_the_producer_that_comes_first_has_the_first_row_and_the_last_one_the_last() -> None:
@@ -152,7 +152,9 @@ def test_wrong_columns_are_refused_before_anything_is_sent() -> None:
             assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, (one, _) in scenarios().items() if isinstance(one, Windows)))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, (computation, _) in scenarios().items() if isinstance(computation, Windows))
+)
 def test_the_same_rows_are_combined_to_the_same_bytes_whatever_was_done_to_make_them(name: str) -> None:
     computation, batches = scenarios()[name]
     for batch in batches:
@@ -170,7 +172,7 @@ def test_rows_that_have_no_time_are_not_sent() -> None:
 
 
 def test_integers_that_no_float_holds_are_summed_exactly() -> None:
-    values = [int(one) for one in np.random.default_rng(3).integers(2**60, 2**61, 3)]
+    values = [int(number) for number in np.random.default_rng(3).integers(2**60, 2**61, 3)]
     computation = windows("t", [], "1s", None, [pl.col("n").sum()])
     frames = [timed([(1, "a", value, 1.0)], ROW_SCHEMA) for value in values]
     output = computation.step({}, StepInput((sent(computation, frames),), END_WATERMARK_US, 0)).rows

@@ -119,7 +119,7 @@ def test_owners_are_contiguous_and_in_proportion(weights: list[float]) -> None:
     for task, weight in enumerate(weights if any(weights) else [1.0] * len(weights)):
         quota = KEY_GROUPS * weight / total
         assert counts[task] <= max(1, math.ceil(quota))
-        if min(KEY_GROUPS * one / total for one in weights) >= 1:
+        if min(KEY_GROUPS * weight / total for weight in weights) >= 1:
             assert counts[task] >= math.floor(quota)
 
 

@@ -65,8 +65,8 @@ def test_the_lateness_that_is_advised_keeps_what_it_promises(needed: list[int], 
     lateness_us, share = overdue.would_keep(rows)
     written = microseconds(readable(lateness_us))
     assert written >= lateness_us
-    for one in (lateness_us, written):
-        dropped = sum(time > one for time in needed)
+    for allowed_us in (lateness_us, written):
+        dropped = sum(time > allowed_us for time in needed)
         assert dropped <= rows * (1.0 - share) + 1e-9
     if len(needed) > rows * 0.001:  # it is not much more than was needed
         wanted = sorted(needed)[-1 - int(rows * 0.001)]
@@ -77,9 +77,9 @@ def test_the_lateness_that_is_advised_keeps_what_it_promises(needed: list[int], 
 @given(st.lists(st.lists(st.integers(1, 10**9), max_size=10), min_size=1, max_size=4))
 def test_how_late_rows_were_adds_up_over_batches(batches: list[list[int]]) -> None:
     together = Overdue()
-    for one in batches:
-        together = together.and_also(Overdue.of(np.array(one, np.int64)))
-    assert together == Overdue.of(np.array([time for one in batches for time in one], np.int64))
+    for batch in batches:
+        together = together.and_also(Overdue.of(np.array(batch, np.int64)))
+    assert together == Overdue.of(np.array([time for batch in batches for time in batch], np.int64))
 
 
 def test_an_allowed_lateness_of_what_is_advised_makes_no_row_late() -> None:

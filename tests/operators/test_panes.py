@@ -26,15 +26,15 @@ def within(node: PaneNode, start: int, end: int) -> bool:
 
 def largest_within(start: int, end: int) -> set[PaneNode]:
     nodes = {(level, pane // 2**level) for level in range(MAX_LEVEL) for pane in range(start, end)}
-    return {one for one in nodes if within(one, start, end) and not within((one[0] + 1, one[1] // 2), start, end)}
+    return {node for node in nodes if within(node, start, end) and not within((node[0] + 1, node[1] // 2), start, end)}
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(-40, 40), st.integers(0, 70))
 def test_a_window_is_made_of_the_largest_nodes_within_it(start: int, length: int) -> None:
-    found = list(cover(start, start + length))
-    assert set(found) == largest_within(start, start + length)
-    assert [pane for node in found for pane in panes_of(node)] == list(range(start, start + length))
+    nodes = list(cover(start, start + length))
+    assert set(nodes) == largest_within(start, start + length)
+    assert [pane for node in nodes for pane in panes_of(node)] == list(range(start, start + length))
 
 
 @settings(deadline=None, max_examples=60)
@@ -66,7 +66,7 @@ def test_every_node_that_a_window_needs_is_there_and_the_others_go(
             rows = {pane for pane in range(max(end - panes, start + 1), end) if full or pane not in empty}
             assert end in ends or not rows
             covered = {
-                pane for one in largest_within(end - panes, end) if name_of(one) in nodes for pane in panes_of(one)
+                pane for node in largest_within(end - panes, end) if name_of(node) in nodes for pane in panes_of(node)
             }
             assert rows <= covered
         nodes -= {name_of(node) for node in outlived(nodes, panes, before, now)}

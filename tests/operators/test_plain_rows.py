@@ -64,12 +64,12 @@ def test_a_map_that_returns_no_frame_is_refused() -> None:
 def test_a_union_appends_its_inputs_and_names_the_column_that_differs() -> None:
     first, second = pl.DataFrame({"a": [1], "b": ["x"]}), pl.DataFrame({"b": ["y"], "a": [2]})
     assert Union().step({}, StepInput((first, second, first), 0, 0)).rows.rows() == [(1, "x"), (2, "y"), (1, "x")]
-    for other, found in (
+    for other, message in (
         (second.drop("a"), "input 2 lacks 'a'"),
         (second.with_columns(c=1), "input 2 has 'c'"),
         (second.cast({"a": pl.Int8}), "'a' as Int8"),
     ):
-        with pytest.raises(InvalidRequest, match=found) as error:
+        with pytest.raises(InvalidRequest, match=message) as error:
             Union().step({}, StepInput((first, other), 0, 0))
         assert "\n" not in str(error.value)
 
@@ -100,7 +100,7 @@ def newest_first(names: object) -> list[str]:
 def test_segments_of_keyed_state_stay_logarithmic_and_deleted_keys_leave() -> None:
     draw = np.random.default_rng(3)
     frames = [
-        pl.DataFrame({"k": [str(one) for one in draw.integers(0, 2000, 20)], "n": [0] * 20, "v": [1.0] * 20})
+        pl.DataFrame({"k": [str(number) for number in draw.integers(0, 2000, 20)], "n": [0] * 20, "v": [1.0] * 20})
         for _ in range(100)
     ]
     batches = [Batch((frame,), 0) for frame in frames]

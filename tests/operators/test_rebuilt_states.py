@@ -45,13 +45,13 @@ def stream(seed: int, odd_times: bool) -> list[Batch]:
         frame = pl.DataFrame(
             {
                 "t": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")),
-                "k": pl.Series([f"key {one}" for one in draw.integers(0, 6, size)], dtype=pl.String),
+                "k": pl.Series([f"key {number}" for number in draw.integers(0, 6, size)], dtype=pl.String),
                 "n": draw.integers(0, 2, size),
                 "v": pl.Series(draw.normal(0, 1, size) ** 3, dtype=pl.Float64),
             }
         )
         lag = int(draw.integers(0, 3)) if number % 7 else 0
-        watermark = max([(number - 3 - lag) * SECOND, *(one.watermark_us for one in batches[-1:])])
+        watermark = max([(number - 3 - lag) * SECOND, *(batch.watermark_us for batch in batches[-1:])])
         batches.append(Batch((frame,), watermark))
     return [*batches[:-1], Batch(batches[-1].frames, END_WATERMARK_US)]
 
@@ -59,11 +59,11 @@ def stream(seed: int, odd_times: bool) -> list[Batch]:
 def of_windows(batches: Sequence[Batch]) -> list[Batch]:
     """The same rows as results of windows, in two inputs."""
     end = (pl.col("t").dt.truncate("2s") + pl.duration(seconds=2)).alias("window_end")
-    found = []
-    for one in batches:
-        rows = one.frames[0].select("k", "n", "v", (end - pl.duration(seconds=4)).alias("window_start"), end)
-        found.append(Batch((rows, rows.filter(pl.col("v") > 0)), one.watermark_us))
-    return found
+    results = []
+    for batch in batches:
+        rows = batch.frames[0].select("k", "n", "v", (end - pl.duration(seconds=4)).alias("window_start"), end)
+        results.append(Batch((rows, rows.filter(pl.col("v") > 0)), batch.watermark_us))
+    return results
 
 
 def stepped(computation: Computation, batches: Sequence[Batch]) -> tuple[list[State], list[bytes]]:
@@ -173,6 +173,6 @@ def test_few_segments_wait_however_long_the_stream() -> None:
 
 
 def test_only_windows_joins_and_tops_say_that_they_can_be_rebuilt() -> None:
-    assert all(one.bounded for one in (*COMPUTATIONS.values(), *OF_WINDOWS.values()))
+    assert all(computation.bounded for computation in (*COMPUTATIONS.values(), *OF_WINDOWS.values()))
     assert not Totals().bounded
     assert filter_rows(pl.col("v") > 0).stateless

@@ -83,7 +83,7 @@ def test_the_top_of_local_tops_is_the_top_of_all(drawn: Drawn) -> None:
     """
     (left, right), batches = drawn
     locals_ = [
-        run(top(2, by="v"), [Batch((one.frames[side],), one.watermark_us) for one in batches]) for side in (0, 1)
+        run(top(2, by="v"), [Batch((batch.frames[side],), batch.watermark_us) for batch in batches]) for side in (0, 1)
     ]
     both = [
         Batch((pl.concat([locals_[0].outputs[number], locals_[1].outputs[number]]),), batch.watermark_us)

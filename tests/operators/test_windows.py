@@ -78,7 +78,7 @@ def test_windows_of_any_batches_are_those_of_the_whole_input(
 
 
 def aggregates_for(keys: Sequence[str]) -> list[pl.Expr]:
-    return [one for one in AGGREGATES if one.meta.output_name() not in keys]
+    return [aggregate for aggregate in AGGREGATES if aggregate.meta.output_name() not in keys]
 
 
 @settings(deadline=None, max_examples=40)
@@ -237,7 +237,7 @@ def test_a_computation_can_be_sent_to_another_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aggregate", "found"),
+    ("aggregate", "message"),
     [
         (pl.col("v").n_unique(), "n_unique"),
         (pl.col("v").mean() + 1, "mean"),
@@ -252,10 +252,10 @@ def test_a_computation_can_be_sent_to_another_process() -> None:
         (pl.col("v").std(ddof=3), "std"),
     ],
 )
-def test_an_aggregate_that_cannot_be_kept_up_is_refused_in_one_line(aggregate: pl.Expr, found: str) -> None:
+def test_an_aggregate_that_cannot_be_kept_up_is_refused_in_one_line(aggregate: pl.Expr, message: str) -> None:
     with pytest.raises(InvalidRequest, match="aggregate first, then with_columns") as error:
         windows("t", ["k"], "4s", "2s", [aggregate])
-    assert found in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

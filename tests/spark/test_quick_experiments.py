@@ -10,8 +10,8 @@ import pytest
 from watching import Watched
 
 from tenax_lab import recovery_techniques
+from tenax_lab.loads.judged_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 from tenax_lab.registry import run_experiment
-from tenax_lab.tentative_quality_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 
 Row = dict[str, Any]
 

@@ -98,6 +98,11 @@ def test_times_of_a_frame_are_read_as_its_source_would() -> None:
     assert tx.testing.run(topology, {"rows": seconds})["out"]["ts"].to_list() == [START, START + timedelta(seconds=1)]
 
 
+def test_a_frame_may_have_other_columns_and_narrower_types() -> None:
+    rows = frame(30).with_columns(value=pl.col("value").cast(pl.Int16), more=pl.lit(1))
+    assert_frame_equal(tx.testing.run(sums(), {"rows": rows})["out"], expected(frame(30)))
+
+
 def test_code_of_a_user_that_raises_is_named_with_its_line() -> None:
     def broken(rows: pl.DataFrame) -> pl.DataFrame:
         raise ValueError("no such thing") if rows.height else KeyError("empty")
@@ -118,6 +123,8 @@ def test_code_of_a_user_that_raises_is_named_with_its_line() -> None:
         ({}, None, "source 'rows' never ends, found no frame for it"),
         ({"rows": [1]}, None, "is a pl.DataFrame, found list"),
         ({"rows": pl.DataFrame({"a": [1]})}, None, "has the column of event times 'ts', found ['a']"),
+        ({"rows": frame(1).drop("key")}, None, "has the columns of the source, found none of ['key']"),
+        ({"rows": frame(1).with_columns(value=pl.lit("x"))}, None, "has the types of the source"),
         ({"rows": frame(1)}, 0, "at least 1, found 0"),
         ({"rows": frame(1)}, [], "at least 1, found []"),
     ],

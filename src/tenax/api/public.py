@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenax.api.running import RunResult, collect, run, stop_cluster
 from tenax.api.streams import Stream, Topology, Windowed, apply
 from tenax.connectors.delivery import callback, console
 from tenax.connectors.files import files
@@ -17,6 +18,7 @@ from tenax.errors import (
     DamagedStore,
     EpochLost,
     InvalidSource,
+    RunFailed,
     SinkFailed,
     TenaxError,
     UnreadableSource,
@@ -44,6 +46,8 @@ __all__ = [
     "Plain",
     "Planned",
     "Results",
+    "RunFailed",
+    "RunResult",
     "Sink",
     "SinkFailed",
     "Source",
@@ -59,6 +63,7 @@ __all__ = [
     "Windowed",
     "apply",
     "callback",
+    "collect",
     "console",
     "elements",
     "files",
@@ -67,6 +72,8 @@ __all__ = [
     "parquet",
     "read_committed",
     "read_latest",
+    "run",
+    "stop_cluster",
     "traffic_locations",
     "tweets",
 ]

@@ -17,7 +17,7 @@ from tenax.application.collisions import check_collisions
 from tenax.application.schemas import Parts, derived
 from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
-from tenax.errors import InvalidRequest, InvalidTopology
+from tenax.errors import InvalidRequest, InvalidTopology, TenaxError
 from tenax.model import topology as model
 from tenax.model.durations import Span, as_text
 from tenax.model.options import options_of
@@ -138,6 +138,16 @@ class Topology:
             self._places,
             self._derived(),
         )
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(name for name, operator in self._operators.items() if operator.output) or "none yet"
+        return f"<Topology {self.name!r}: {len(self._operators)} operators, outputs {outputs}>"
+
+    def _repr_svg_(self) -> str | None:
+        """The topology as a notebook draws it; None while it cannot be drawn, as before its first output."""
+        from tenax.api.pictures import topology_svg
+
+        return topology_svg(self)
 
     def _derived(self, last: str | None = None) -> dict[str, pl.Schema]:
         """The schemas of all operators so far, or of one and those before it; what was derived once is known."""
@@ -361,6 +371,14 @@ class Stream:
                 f"{self.operator!r} and {other.parallelism} of {other.operator!r}: give sources as many partitions, "
                 "or use key_by(...) on each stream"
             )
+
+    def __repr__(self) -> str:
+        try:
+            columns = ", ".join(f"{name} {kind}" for name, kind in self.schema.items())
+        except TenaxError as error:
+            columns = str(error)
+        keys = f", by {', '.join(self.keys)}" if self.keys else ""
+        return f"<Stream {self.operator!r}, {self.parallelism} tasks, time {self.time!r}{keys}: {columns}>"
 
     @property
     def schema(self) -> pl.Schema:

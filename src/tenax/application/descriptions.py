@@ -95,22 +95,22 @@ class Describer:
             return {"(again)": len(self._open) - self._open.index(id(value))}
         self._open.append(id(value))
         try:
-            found = self._composed(value)
+            plain = self._composed(value)
         finally:
             self._open.pop()
-        self._known[id(value)] = value, found  # with the value, so that its id stays its own
-        return found
+        self._known[id(value)] = value, plain  # with the value, so that its id stays its own
+        return plain
 
     def _composed(self, value: object) -> Json:
         match value:
             case list() | tuple():
-                return [self.plain(one) for one in value]
+                return [self.plain(item) for item in value]
             case set() | frozenset():
-                return {"(set)": sorted((self.plain(one) for one in value), key=canonical)}
+                return {"(set)": sorted((self.plain(item) for item in value), key=canonical)}
             case pl.Schema():
                 return {**{name: str(kind) for name, kind in value.items()}, "(order)": list(value)}
             case Mapping():
-                return {self._key(key): self.plain(one) for key, one in value.items()}
+                return {self._key(key): self.plain(item) for key, item in value.items()}
             case pl.Expr():
                 return self.expression(value)
             case pl.DataType():
@@ -119,7 +119,7 @@ class Describer:
                 return str(value) if issubclass(value, pl.DataType) else self._class(value)
             case functools.partial():
                 parts = {"(of)": self.plain(value.func), "(given)": self.plain(value.args)}
-                return {"(partial)": {**parts, **{name: self.plain(one) for name, one in value.keywords.items()}}}
+                return {"(partial)": {**parts, **{name: self.plain(item) for name, item in value.keywords.items()}}}
             case FunctionType():
                 return self._function(value)
             case MethodType():
@@ -127,7 +127,7 @@ class Describer:
             case staticmethod() | classmethod():
                 return self.plain(value.__func__)
             case property():
-                return [self.plain(one) for one in (value.fget, value.fset) if one is not None]
+                return [self.plain(accessor) for accessor in (value.fget, value.fset) if accessor is not None]
             case BuiltinFunctionType():
                 return {"(library)": f"{value.__module__}.{value.__qualname__}"}
             case ModuleType():
@@ -156,11 +156,11 @@ class Describer:
 
     def _serialised(self, form: Json) -> Json:
         if isinstance(form, Mapping):
-            return {name: self._serialised(one) for name, one in form.items()}
-        if isinstance(form, list) and form and all(type(one) is int and 0 <= one < 256 for one in form):
+            return {name: self._serialised(item) for name, item in form.items()}
+        if isinstance(form, list) and form and all(type(item) is int and 0 <= item < 256 for item in form):
             payload = bytes(form)
             return self._pickled(payload) if payload.startswith(_FUNCTION) else form
-        return [self._serialised(one) for one in form] if isinstance(form, list) else form
+        return [self._serialised(item) for item in form] if isinstance(form, list) else form
 
     def _pickled(self, payload: bytes) -> Json:
         """A Python function within an expression, which this process has pickled itself a moment ago."""
@@ -176,37 +176,41 @@ class Describer:
             named = {"(library)": f"{function.__module__}.{function.__qualname__}"}
             held = self._closure(function)
             return {**named, "(closure)": held} if held else named
-        found: dict[str, Json] = {FUNCTION: function.__name__, CODE: self._code(function.__code__)}
+        known: dict[str, Json] = {FUNCTION: function.__name__, CODE: self._code(function.__code__)}
         parts = {
             "(defaults)": self.plain(function.__defaults__ or ()),
             "(keywords)": self.plain(function.__kwdefaults__ or {}),
             "(closure)": self._closure(function),
             "(globals)": self._globals(function),
         }
-        return found | {name: one for name, one in parts.items() if one}
+        return known | {name: item for name, item in parts.items() if item}
 
     def _closure(self, function: FunctionType) -> dict[str, Json]:
-        found: dict[str, Json] = {}
+        values: dict[str, Json] = {}
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
-                found[name] = self.plain(cell.cell_contents)
+                values[name] = self.plain(cell.cell_contents)
             except ValueError:  # not filled yet
-                found[name] = None
-        return found
+                values[name] = None
+        return values
 
     def _globals(self, function: FunctionType) -> dict[str, Json]:
         """The globals that a function reads, and of the user's own modules what it reads of them."""
         names, read = _reads(function.__code__)
-        found: dict[str, Json] = {}
+        values: dict[str, Json] = {}
         for name in sorted(names):
             if name not in function.__globals__:
                 continue  # a builtin, or nothing
             value = function.__globals__[name]
             if isinstance(value, ModuleType) and not is_library(value.__name__):
-                found[name] = {one: self.plain(getattr(value, one)) for one in sorted(read) if hasattr(value, one)}
+                values[name] = {
+                    attribute: self.plain(getattr(value, attribute))
+                    for attribute in sorted(read)
+                    if hasattr(value, attribute)
+                }
             else:
-                found[name] = self.plain(value)
-        return found
+                values[name] = self.plain(value)
+        return values
 
     def _code(self, code: CodeType) -> str:
         """A digest of what code does."""
@@ -221,7 +225,7 @@ class Describer:
             [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _KINDS_OF_CALL],
             list(code.co_varnames[:taken]),
             [list(code.co_names), list(code.co_freevars), len(code.co_cellvars)],
-            [self._constant(one) for one in constants],
+            [self._constant(item) for item in constants],
         ]
         return digest(canonical(form).encode())
 
@@ -229,7 +233,7 @@ class Describer:
         if isinstance(value, CodeType):
             return self._code(value)
         if isinstance(value, tuple):
-            return [self._constant(one) for one in value]
+            return [self._constant(item) for item in value]
         return {"(set)": sorted(map(repr, value))} if isinstance(value, frozenset) else repr(value)
 
     def _class(self, kind: type) -> Json:
@@ -237,21 +241,21 @@ class Describer:
         if is_library(kind.__module__):
             return {"(library)": _name(kind)}
         members: dict[str, Json] = {}
-        for one in reversed(kind.__mro__):
-            if not is_library(one.__module__):
+        for base in reversed(kind.__mro__):
+            if not is_library(base.__module__):
                 members |= {
                     name: self.plain(member)
-                    for name, member in sorted(vars(one).items())
+                    for name, member in sorted(vars(base).items())
                     if _is_member(name, member) and not is_slot(member)
                 }
-        bases = [_name(one) for one in kind.__mro__ if is_library(one.__module__)]
+        bases = [_name(base) for base in kind.__mro__ if is_library(base.__module__)]
         return {CLASS: kind.__name__, "(members)": members, "(bases)": bases}
 
     def _object(self, value: object) -> Json:
         kind = self._class(type(value))
         if is_dataclass(value):
-            held = {one.name: getattr(value, one.name) for one in fields(value) if hasattr(value, one.name)}
-            return {"(type)": kind, **{name: self.plain(one) for name, one in held.items()}}
+            held = {part.name: getattr(value, part.name) for part in fields(value) if hasattr(value, part.name)}
+            return {"(type)": kind, **{name: self.plain(item) for name, item in held.items()}}
         try:
             parts = value.__reduce_ex__(4)
         except Exception:  # locks, files, connections: they cannot travel either
@@ -259,11 +263,11 @@ class Describer:
         if not isinstance(parts, tuple):
             return {"(type)": kind}
         if getattr(parts[0], "__name__", "") == "__newobj__" and type(value).__getstate__ is object.__getstate__:
-            return {"(type)": kind, **{name: self.plain(one) for name, one in attributes(value).items()}}
-        given = [one for one in parts[1] if one is not type(value)]
+            return {"(type)": kind, **{name: self.plain(item) for name, item in attributes(value).items()}}
+        given = [argument for argument in parts[1] if argument is not type(value)]
         state: object = parts[2] if len(parts) > 2 else None
-        listed = [list(one) for one in parts[3:5] if isinstance(one, Iterable)]
-        named = {str(name): self.plain(one) for name, one in state.items()} if isinstance(state, dict) else {}
+        listed = [list(part) for part in parts[3:5] if isinstance(part, Iterable)]
+        named = {str(name): self.plain(item) for name, item in state.items()} if isinstance(state, dict) else {}
         rest = [self.plain(given), None if named else self.plain(state), self.plain(listed)]
         return {"(type)": kind, **named, **({"(made of)": rest} if any(rest) else {})}
 
@@ -284,13 +288,13 @@ def code_of(value: object) -> Json:
 
 def is_library(module: str | None) -> bool:
     """Whether a module is installed rather than written by the user: it is known by its name."""
-    found = sys.modules.get(module or "")
-    if found is None:
+    imported = sys.modules.get(module or "")
+    if imported is None:
         return False
-    file = getattr(found, "__file__", None)
+    file = getattr(imported, "__file__", None)
     if file is None:
-        return found.__name__ in sys.builtin_module_names
-    folders = [str(one) for one in Path(file).resolve().parents]
+        return imported.__name__ in sys.builtin_module_names
+    folders = [str(folder) for folder in Path(file).resolve().parents]
     return _EXAMPLES not in folders and not _LIBRARIES.isdisjoint(folders)
 
 
@@ -311,19 +315,19 @@ def digest(payload: bytes) -> str:
 
 def _compared(value: Json) -> Json:
     if isinstance(value, Mapping):
-        return {name: _compared(one) for name, one in value.items() if name not in LABELS}
-    return [_compared(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _compared(item) for name, item in value.items() if name not in LABELS}
+    return [_compared(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _reads(code: CodeType) -> tuple[set[str], set[str]]:
     """The names of globals and of attributes that code reads, functions within it included."""
     names: set[str] = set()
     read: set[str] = set()
-    for one in dis.get_instructions(code):
-        if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
-            names.add(str(one.argval))
-        elif one.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
-            read.add(str(one.argval))
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            names.add(str(instruction.argval))
+        elif instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
+            read.add(str(instruction.argval))
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             more, others = _reads(inner)

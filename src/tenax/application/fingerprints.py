@@ -49,21 +49,22 @@ def fingerprint(application: Application) -> dict[str, Json]:
         made = application.computations[operator.name] if source is None else source
         shape[operator.name] = {
             "parallelism": operator.parallelism,
-            "inputs": [f"{one.operator} ({one.partitioning})" for one in operator.inputs],
+            "inputs": [f"{stream.operator} ({stream.partitioning})" for stream in operator.inputs],
             "weights": None if operator.weights is None else list(operator.weights),
             "source": source is not None,
         }
-        told: dict[str, Json] = {
+        described_operator: dict[str, Json] = {
             "computes": type(made).__name__,
             "stateless": source is None and application.computations[operator.name].stateless,
             # a class of a user's may have an attribute of that name
             PARAMETERS: described(made.parameters() if callable(made.parameters) else attributes(made)),
             KEYS: {
-                one.operator: list(application.keys.get((one.operator, operator.name), ())) for one in operator.inputs
+                stream.operator: list(application.keys.get((stream.operator, operator.name), ()))
+                for stream in operator.inputs
             },
         }
         code = code_of(made)
-        operators[operator.name] = told if code is None else {**told, OWN: code}
+        operators[operator.name] = described_operator if code is None else {**described_operator, OWN: code}
     return {
         "topology": topology.name,
         "python": PYTHON,
@@ -88,26 +89,26 @@ def differences(stored: JsonObject, given: JsonObject, *, lenient: bool = False)
     `lenient`: they come from different versions of Python or Polars, whose forms of code and expressions differ: then
     of an expression its columns and its name count, and of code what it reads.
     """
-    found: list[Difference] = []
+    differing: list[Difference] = []
     for part in sorted({*stored, *given} - {"stateless"}):
-        found += _compared(stored.get(part), given.get(part), "" if part == PARAMETERS else part, lenient)
-    return found
+        differing += _compared(stored.get(part), given.get(part), "" if part == PARAMETERS else part, lenient)
+    return differing
 
 
 def _compared(stored: Json, given: Json, path: str, lenient: bool) -> list[Difference]:
     if _canonical(stored, lenient) == _canonical(given, lenient):
         return []
     if isinstance(stored, Mapping) and isinstance(given, Mapping) and not _is_expression(stored, given):
-        found: list[Difference] = []
-        for name in [one for one in {**given, **stored} if one not in LABELS]:
-            found += _compared(stored.get(name), given.get(name), _joined(path, name), lenient)
-        return found
+        differing: list[Difference] = []
+        for name in [label for label in {**given, **stored} if label not in LABELS]:
+            differing += _compared(stored.get(name), given.get(name), _joined(path, name), lenient)
+        return differing
     if isinstance(stored, list) and isinstance(given, list) and len(stored) == len(given):
         alone = len(stored) == 1
         return [
-            one
+            difference
             for number, (left, right) in enumerate(zip(stored, given, strict=True))
-            for one in _compared(left, right, path if alone else f"{path}[{number}]", lenient)
+            for difference in _compared(left, right, path if alone else f"{path}[{number}]", lenient)
         ]
     return [Difference(path or PARAMETERS, _words(path or PARAMETERS, stored, given))]
 
@@ -115,7 +116,7 @@ def _compared(stored: Json, given: Json, path: str, lenient: bool) -> list[Diffe
 def _words(path: str, stored: Json, given: Json) -> str:
     parts = path.split(".")
     where = ".".join(
-        one.lstrip("_") for one in parts if not one.startswith("(")
+        part.lstrip("_") for part in parts if not part.startswith("(")
     )  # how a description is put together is our matter
     if parts[-1] == CODE:
         return (
@@ -135,15 +136,15 @@ def shown(value: Json) -> str:
         for label in (EXPRESSION, FUNCTION, CLASS, "(text)", "(library)", "(enum)", "(module)"):
             if isinstance(value.get(label), str):
                 return str(value[label])
-        return "{" + ", ".join(f"{name}: {shown(one)}" for name, one in value.items() if name != "(type)") + "}"
+        return "{" + ", ".join(f"{name}: {shown(item)}" for name, item in value.items() if name != "(type)") + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(one) for one in value) + "]"
+        return "[" + ", ".join(shown(item) for item in value) + "]"
     return repr(value) if not isinstance(value, str) else value
 
 
 def same_versions(stored: JsonObject, given: JsonObject) -> bool:
     """Whether two fingerprints were made by the same versions of Python and Polars."""
-    return all(stored.get(one) == given.get(one) for one in ("python", "polars"))
+    return all(stored.get(library) == given.get(library) for library in ("python", "polars"))
 
 
 def operator_of(whole: JsonObject, name: str) -> JsonObject:
@@ -157,8 +158,8 @@ def _canonical(value: Json, lenient: bool) -> str:
 
 def _without_forms(value: Json) -> Json:
     if isinstance(value, Mapping):
-        return {name: _without_forms(one) for name, one in value.items() if name not in FORMS}
-    return [_without_forms(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _without_forms(item) for name, item in value.items() if name not in FORMS}
+    return [_without_forms(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _is_expression(stored: Mapping[str, Json], given: Mapping[str, Json]) -> bool:

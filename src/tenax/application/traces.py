@@ -39,7 +39,7 @@ def cause_of(error: BaseException) -> str:
 
 def place_of(error: BaseException) -> str:
     """The file and line of the user's in which an error came up; empty if no code of a user's was at work."""
-    steps = [step for one in _chain(error) for step in _steps(one) if not _is_library(step[0])]
+    steps = [step for cause in _chain(error) for step in _steps(cause) if not _is_library(step[0])]
     return f"{steps[-1][0].f_code.co_filename}, line {steps[-1][1]}" if steps else ""
 
 
@@ -48,35 +48,35 @@ def trace_of(error: BaseException) -> str:
     if not place_of(error):
         return ""
     parts = []
-    for one in _chain(error):
+    for cause in _chain(error):
         lines = [
             f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
-            for frame, line in _steps(one)
+            for frame, line in _steps(cause)
         ]
         if lines:
-            parts.append("\n".join([HEAD, *lines, f"{_kind(one)}: {_message(one)}".rstrip(": ")]))
+            parts.append("\n".join([HEAD, *lines, f"{_kind(cause)}: {_message(cause)}".rstrip(": ")]))
     return f"\n{DIRECT}\n".join(parts)
 
 
 def with_sources(trace: str) -> str:
     """A traceback with the lines of the files that it names, as far as these are on this machine."""
-    found = []
+    lines = []
     for line in trace.splitlines():
-        found.append(line)
+        lines.append(line)
         match = FRAME.fullmatch(line)
         text = linecache.getline(match[1], int(match[2])).strip() if match else ""
         if text:
-            found.append(f"    {text}")
-    return "\n".join(found)
+            lines.append(f"    {text}")
+    return "\n".join(lines)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
     """The error and what caused it, the first cause first."""
     chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in chain and len(chain) < MAX_CHAIN:
-        chain.append(one)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain and len(chain) < MAX_CHAIN:
+        chain.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return chain[::-1]
 
 

@@ -10,11 +10,13 @@ import numpy as np
 import typer
 
 from tenax.cli import render
-from tenax.cli.options import AsJson, Failed, File, Picture
+from tenax.cli.applications import PYTHON, application_of, topology_of
+from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture
 from tenax.examples import EXAMPLES, describe, example_path
 from tenax.model.cluster_files import cluster_schema
-from tenax.model.files import read_topology, topology_schema
+from tenax.model.files import topology_schema
 from tenax.model.graph import TaskGraph
+from tenax.model.settings_files import settings_schema
 from tenax.planning.backups import recovery_latencies
 from tenax.planning.decomposition import classify
 from tenax.planning.fidelity import completeness, fidelity
@@ -26,6 +28,7 @@ class Format(StrEnum):
 
     TOPOLOGY = "topology"
     CLUSTER = "cluster"
+    SETTINGS = "settings"
 
 
 def fidelity_command(file: File, failed: Failed, as_json: AsJson = False, picture: Picture = None) -> None:
@@ -36,7 +39,7 @@ def fidelity_command(file: File, failed: Failed, as_json: AsJson = False, pictur
 
     Example: tenax fidelity traffic.yaml --failed 'speed[0],jams[1]'
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, None))
     tasks = graph.parse(failed)
     down = graph.failed(tasks)
     values = {"fidelity": float(fidelity(graph, down)), "completeness": float(completeness(graph, down))}
@@ -65,7 +68,7 @@ def latency_command(
 
     Example: tenax latency traffic.yaml --backups 'speed[*]' --failed 'jams[0],speed[1]'
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, None))
     down = graph.failed(graph.parse(failed))
     latencies = recovery_latencies(graph, graph.mask(graph.parse(backups)), down)
     each = {str(graph.task(int(number))): float(latencies[number]) for number in np.flatnonzero(down)}
@@ -77,12 +80,22 @@ def latency_command(
     render.console().print(render.table(f"All back after {render.seconds(longest)}", ("task", "back after"), rows))
 
 
-def describe_command(file: File, as_json: AsJson = False, picture: Picture = None) -> None:
+def describe_command(file: File, options: AppOptions = None, as_json: AsJson = False, picture: Picture = None) -> None:
     """What is in a topology: operators, rates, shape, and how many ways lead through it.
 
+    Of an application: its operators, how rows are shared among their tasks, the columns that each gives, its sources,
+    and where results go.
+
     Example: tenax describe traffic.yaml --picture traffic.png
+
+    Example: tenax describe examples/apps/traffic.py parallelism=2 --picture traffic.svg
     """
-    graph = TaskGraph(read_topology(file))
+    if file.suffix == PYTHON:
+        from tenax.cli.description import describe_application
+
+        describe_application(application_of(file, options), picture, as_json=as_json)
+        return
+    graph = TaskGraph(topology_of(file, options))
     shape, trees = classify(graph), count_trees(graph)
     if picture is not None:
         from tenax.pictures.topology import draw_topology
@@ -121,13 +134,14 @@ def describe_command(file: File, as_json: AsJson = False, picture: Picture = Non
 
 
 def schema_command(
-    of: Annotated[Format, typer.Argument(metavar="FORMAT", help="topology or cluster")] = Format.TOPOLOGY,
+    of: Annotated[Format, typer.Argument(metavar="FORMAT", help="topology, cluster or settings")] = Format.TOPOLOGY,
 ) -> None:
-    """The JSON Schema of topology or cluster files, for editors and other programs.
+    """The JSON Schema of topology, cluster or settings files, for editors and other programs.
 
     Example: tenax schema topology > topology.schema.json
     """
-    print(json.dumps(topology_schema() if of is Format.TOPOLOGY else cluster_schema(), indent=2))
+    schemas = {Format.TOPOLOGY: topology_schema, Format.CLUSTER: cluster_schema, Format.SETTINGS: settings_schema}
+    print(json.dumps(schemas[of](), indent=2))
 
 
 def examples_command() -> None:

@@ -17,7 +17,14 @@ from tenax.model.settings import CONCERNS, Settings, declared
 from tenax.model.settings_files import with_file
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Topology in YAML or JSON. [dim]'tenax examples' lists some.[/dim]")
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Topology in YAML or JSON, or an application in Python. [dim]'tenax examples' lists some.[/dim]",
+    ),
+]
+AppOptions = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments for an application's build(...).")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 Picture = Annotated[

@@ -10,11 +10,11 @@ import numpy as np
 import typer
 
 from tenax.cli import render
-from tenax.cli.options import AsJson, Failed, File, Picture, TimeLimit
-from tenax.cli.protection import print_protection, protection_data
+from tenax.cli.applications import topology_of
+from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture, TimeLimit
+from tenax.cli.protection import print_protection
 from tenax.errors import InvalidRequest
 from tenax.model.cluster_files import read_cluster
-from tenax.model.files import read_topology
 from tenax.model.graph import TaskGraph
 from tenax.model.plans import BackupPlan, Metric, RecoveryPlan, RecoverySchedule, ReplicaPlan
 from tenax.model.tasks import Task
@@ -68,6 +68,7 @@ def backups_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The fewest tasks that retain their outputs, so that recovery never takes longer than --latency.
 
@@ -76,19 +77,11 @@ def backups_command(
 
     Example: tenax plan backups traffic.yaml --latency 3 --picture backups.svg
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     plan = backup_planning.plan_backups(graph, latency, algorithm, time_limit)
     _draw(graph, picture, {"backups": plan.backups}, f"{len(plan.backups)} backups for recovery within {latency:g} s")
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "backups": render.names(plan.backups),
-                "count": len(plan.backups),
-                "recovery_latency": plan.recovery_latency_s,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_backups(graph, plan, latency)
     _tell_picture(picture, as_json)
@@ -103,6 +96,7 @@ def replicas_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The tasks that run a second time elsewhere, so that outputs stay as good as --budget allows.
 
@@ -110,21 +104,12 @@ def replicas_command(
 
     Example: tenax plan replicas traffic.yaml --budget 6
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     plan = replica_planning.plan_replicas(graph, budget, algorithm, metric, time_limit)
     title = f"{len(plan.replicas)} replicas keep fidelity {plan.fidelity:.3g} when all others fail"
     _draw(graph, picture, {"replicas": plan.replicas}, title)
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "replicas": render.names(plan.replicas),
-                "count": len(plan.replicas),
-                "fidelity": plan.fidelity,
-                "completeness": plan.completeness,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_replicas(graph, plan, budget)
     _tell_picture(picture, as_json)
@@ -139,6 +124,7 @@ def recovery_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """The failed tasks to bring back first, so that the most important outputs return with --capacity at hand.
 
@@ -147,23 +133,14 @@ def recovery_command(
 
     Example: tenax plan recovery traffic.yaml --failed 'speed[*],jams[*]' --capacity 3
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     down = graph.failed(graph.parse(failed))
     plan = recovery_planning.plan_recovery(graph, down, capacity, algorithm, time_limit)
     still = graph.tasks(np.flatnonzero(down & ~graph.mask(plan.recover)))
     title = f"{len(plan.queries)} queries come back with capacity {capacity:g}"
     _draw(graph, picture, {"failed": still, "recovered": plan.recover}, title)
     if as_json:
-        render.print_json(
-            {
-                "algorithm": plan.algorithm,
-                "recover": render.names(plan.recover),
-                "queries": render.names(plan.queries),
-                "priority": plan.priority,
-                "cost": plan.cost,
-                "optimal": plan.optimal,
-            }
-        )
+        render.print_json(plan.to_data())
     else:
         _print_recovery(plan, capacity)
     _tell_picture(picture, as_json)
@@ -180,6 +157,7 @@ def schedule_command(
     algorithm: RecoveryAlgorithm = None,
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
+    options: AppOptions = None,
 ) -> None:
     """Which failed tasks start on which node, when nodes arrive one by one.
 
@@ -187,13 +165,13 @@ def schedule_command(
 
     Example: tenax plan schedule four-queries.yaml --failed 'a[*],b[*],c[*],d[*]' --nodes 2,2,2,2,2 --limit 1
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     down = graph.failed(graph.parse(failed))
     arriving = [(f"N{position}", _capacity(text)) for position, text in enumerate(nodes.split(","), 1)]
     chosen = ("exact", "operator-centric") if algorithm is None else (algorithm,)
     schedules = [recovery_planning.schedule_recovery(graph, down, arriving, limit, name, time_limit) for name in chosen]
     if as_json:
-        render.print_json({"schedules": [_schedule_data(schedule) for schedule in schedules]})
+        render.print_json({"schedules": [schedule.to_data() for schedule in schedules]})
         return
     for schedule in schedules:
         _print_schedule(schedule)
@@ -212,6 +190,7 @@ def all_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    options: AppOptions = None,
 ) -> None:
     """One protection plan: backups, replicas, where they run, how often to checkpoint, and what that promises.
 
@@ -219,14 +198,16 @@ def all_command(
     loss of each node, rack and zone means for recovery and for outputs.
 
     Example: tenax plan all traffic.yaml --latency 3 --budget 6 --domains traffic-cluster.yaml
+
+    Example: tenax plan all examples/apps/traffic.py --latency 3 --budget 6
     """
-    graph = TaskGraph(read_topology(file))
+    graph = TaskGraph(topology_of(file, options))
     cluster = None if domains is None else read_cluster(domains)
     plan = plan_protection(graph, latency, budget, cluster, metric=metric, time_limit_s=time_limit)
     marks = {"backups": plan.backups.backups, "replicas": plan.replicas.replicas}
     _draw(graph, picture, marks, f"Protection of {plan.topology}: recovery within {latency:g} s, {budget} replicas")
     if as_json:
-        render.print_json(protection_data(plan))
+        render.print_json(plan.to_data())
     else:
         print_protection(plan)
     _tell_picture(picture, as_json)
@@ -320,21 +301,6 @@ def _print_recovery(plan: RecoveryPlan, capacity: float) -> None:
             ],
         )
     )
-
-
-def _schedule_data(schedule: RecoverySchedule) -> dict[str, object]:
-    return {
-        "algorithm": schedule.algorithm,
-        "arrivals": [
-            {
-                "node": arrival.node,
-                "placed": {str(task): node for task, node in arrival.placed.items()},
-                "completed": render.names(arrival.completed),
-            }
-            for arrival in schedule.arrivals
-        ],
-        "waiting": render.names(schedule.waiting),
-    }
 
 
 def _print_schedule(schedule: RecoverySchedule) -> None:

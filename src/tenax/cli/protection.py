@@ -1,68 +1,9 @@
-"""How a protection plan is printed, for people and for programs."""
+"""How a protection plan is printed for people."""
 
 from __future__ import annotations
 
 from tenax.cli import render
 from tenax.model.plans import ProtectionPlan
-
-
-def protection_data(plan: ProtectionPlan) -> dict[str, object]:
-    """A protection plan as plain data; durations in seconds."""
-    placement = plan.placement
-    return {
-        "topology": plan.topology,
-        "latency": plan.latency_s,
-        "budget": plan.budget,
-        "backups": {
-            "algorithm": plan.backups.algorithm,
-            "backups": render.names(plan.backups.backups),
-            "count": len(plan.backups.backups),
-            "recovery_latency": plan.backups.recovery_latency_s,
-            "optimal": plan.backups.optimal,
-            "bound": plan.backups.bound,
-            "gap": plan.backups.gap,
-        },
-        "replicas": {
-            "algorithm": plan.replicas.algorithm,
-            "metric": str(plan.replicas.metric),
-            "replicas": render.names(plan.replicas.replicas),
-            "count": len(plan.replicas.replicas),
-            "fidelity": plan.replicas.fidelity,
-            "completeness": plan.replicas.completeness,
-            "optimal": plan.replicas.optimal,
-            "bound": plan.replicas.bound,
-            "gap": plan.replicas.gap,
-        },
-        "placement": None
-        if placement is None
-        else {
-            "primaries": {str(task): node for task, node in placement.primaries.items()},
-            "replicas": {str(task): node for task, node in placement.replicas.items()},
-        },
-        "checkpoint_interval": plan.checkpoint_interval_s,
-        "promises": {
-            "recovery_latency": {str(task): latency for task, latency in plan.recovery_latency_s.items()},
-            "worst_case_fidelity": plan.replicas.fidelity,
-            "domains": [
-                {
-                    "name": promise.domain.name,
-                    "kind": str(promise.domain.kind),
-                    "lost": render.names(promise.lost),
-                    "recovery_latency": promise.recovery_latency_s,
-                    "within_bound": promise.recovery_latency_s <= plan.latency_s,
-                    "fidelity": promise.fidelity,
-                }
-                for promise in plan.domains
-            ],
-        },
-        "cost": {
-            "backups": plan.cost.backups,
-            "retained_per_s": plan.cost.retained_per_s,
-            "replicas": plan.cost.replicas,
-            "replicated_per_s": plan.cost.replicated_per_s,
-            "checkpoint_share": plan.cost.checkpoint_share,
-        },
-    }
 
 
 def print_protection(plan: ProtectionPlan) -> None:

@@ -25,11 +25,6 @@ def print_json(data: Mapping[str, object]) -> None:
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
-def names(tasks: Iterable[Task]) -> list[str]:
-    """Tasks as they are written in files and arguments."""
-    return [str(task) for task in tasks]
-
-
 def short(tasks: Sequence[Task]) -> str:
     """Tasks for people: neighbours of one operator as a range."""
     if not tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -11,6 +11,9 @@ from rich.markup import escape
 from tenax.cli import render
 from tenax.cli.options import AsJson
 from tenax.errors import InvalidFile, InvalidRequest
+
+if TYPE_CHECKING:
+    from tenax.store.records import JsonObject
 
 
 def inspect_command(
@@ -24,7 +27,7 @@ def inspect_command(
     """
     from tenax.store import journal
     from tenax.store.checkpoints import Manifests
-    from tenax.store.events import read_events
+    from tenax.store.events import newest_event, read_events
     from tenax.store.records import decode_object, integer, items, mapping
     from tenax.store.store import CHANGES
 
@@ -38,10 +41,13 @@ def inspect_command(
     recorded = read_events(store)[-events:] if events else []
     changes = journal.read(store / CHANGES)
     topology = mapping(changes[-1]["topology"] if changes else about["topology"])
+    known = newest_event(store, "settings")
+    settings = mapping(known["settings"]) if known is not None else {}
     if as_json:
         render.print_json(
             {
                 "topology": topology,
+                "settings": settings,
                 "epochs": epochs,
                 "batches": [batches[0], batches[-1]] if batches else [],
                 "checkpoints": [
@@ -69,6 +75,7 @@ def inspect_command(
                 ("operators", ", ".join(mapping(topology["operators"]))),
                 ("drivers so far", f"{epochs:,}"),
                 ("logged batches kept", kept),
+                ("settings", _unusual(settings)),
             ],
         )
     )
@@ -90,6 +97,21 @@ def inspect_command(
         # in words where the narrator had some when it happened, else as it was recorded
         words = f"driver {event['epoch']}: {event['text']}" if "text" in event else str(event)
         out.print(words, soft_wrap=True, markup=False)
+
+
+def _unusual(settings: JsonObject) -> str:
+    """The settings of a run that are not as they are by themselves."""
+    from tenax.model.settings import Settings
+    from tenax.store.records import mapping
+
+    usual = Settings().resolved().to_data()
+    words = (
+        f"{word} {value}"
+        for section, said in settings.items()
+        for word, value in mapping(said).items()
+        if value != usual.get(section, {}).get(word)
+    )
+    return ", ".join(words) or ("as they are by themselves" if settings else "not known")
 
 
 def verify_command(

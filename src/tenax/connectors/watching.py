@@ -79,21 +79,21 @@ class FileWatch:
         if self._clock() < self._due_s:
             return []
         self._due_s = self._clock() + LOOK_EVERY_S
-        found = []
+        changes = []
         for name, (size, changed_ns) in list(self._known.items()):
             now = self._status(name)
             if now is not None and now != (size, changed_ns):
                 self._known[name] = now
-                found.append(Change(self._source.root / name, size, now[0]))
+                changes.append(Change(self._source.root / name, size, now[0]))
         for name, at_ns in self._old.items():
             now = self._status(name)
             if now is not None:
                 self._known[name] = now
                 if now[1] > at_ns:
-                    found.append(Change(self._source.root / name, None, now[0]))
+                    changes.append(Change(self._source.root / name, None, now[0]))
         self._old = {}
         self._forget()
-        return found
+        return changes
 
     def _learn(self, ranges: Iterable[Json]) -> None:
         for planned in ranges:

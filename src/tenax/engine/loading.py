@@ -18,6 +18,7 @@ from tenax.errors import InvalidFile, TenaxError
 
 TOPOLOGY = "topology"
 BUILD = "build"
+MAIN = "__main__"
 
 
 def load_application(path: Path, options: Mapping[str, object]) -> Application:
@@ -31,10 +32,7 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
     folder = str(path.parent)
     sys.path.insert(0, folder)
     module = _executed(path)
-    for imported in list(sys.modules.values()):
-        file = getattr(imported, "__file__", None)
-        if file is not None and Path(file).resolve().parent == path.parent:
-            cloudpickle.register_pickle_by_value(imported)
+    ship_modules_in(path.parent)
     topology = getattr(module, TOPOLOGY, None)
     build = getattr(module, BUILD, None)
     if callable(build):
@@ -52,6 +50,14 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
     if not isinstance(application, Application):
         raise InvalidFile(f"{path}: {TOPOLOGY} is a tenax.Topology, found {type(topology).__name__}: build one")
     return application
+
+
+def ship_modules_in(folder: Path) -> None:
+    """Let the loaded modules of a folder travel by value: nodes need not have them."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and module.__name__ != MAIN and Path(file).resolve().parent == folder:
+            cloudpickle.register_pickle_by_value(module)  # those of __main__ do so by themselves
 
 
 def _executed(path: Path) -> ModuleType:

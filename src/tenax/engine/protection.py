@@ -80,14 +80,14 @@ class Protected:
 
     def replanned(self, rows: Rows, present: Collection[Task]) -> Replanned:
         """The best replicas by the rows that were counted, with as many as the protection asks for."""
-        measured = with_rates(_with_safe_sources(self.topology), rows)
+        measured = with_rates(with_safe_sources(self.topology), rows)
         graph, replicas = TaskGraph(measured), _replicas(measured, self.protection)
         return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
-    with_safe = _with_safe_sources(topology)
+    with_safe = with_safe_sources(topology)
     graph = TaskGraph(with_safe)
     names = [operator.name for operator in topology.operators if not operator.is_source]
     _check_operators("checkpoints", asked.checkpoints, names)
@@ -117,7 +117,8 @@ def _check_operators(what: str, given: Iterable[str], known: Collection[str]) ->
             raise InvalidRequest(f"{what} are of operators that are no sources, found {name!r}{likely}")
 
 
-def _with_safe_sources(topology: model.Topology) -> model.Topology:
+def with_safe_sources(topology: model.Topology) -> model.Topology:
+    """The topology as it is protected: what sources read is logged, so they go on anywhere."""
     operators = (
         replace(operator, safe=True, reprocess=0.0) if operator.is_source else operator
         for operator in topology.operators

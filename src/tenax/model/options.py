@@ -13,13 +13,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from tenax.errors import InvalidRequest
-from tenax.model.durations import Span, microseconds, span
+from tenax.model.durations import PART, Span, microseconds, span
 from tenax.model.topology import suggestion
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALL = "all"
+SPAN = {"type": "string", "pattern": f"^({PART.pattern})+$"}
+TEXTS = {"type": "array", "items": {"type": "string"}}
 _KEY = "option"
 
 
@@ -32,6 +34,7 @@ class Kind:
     - `kept` is a value as the record keeps it; a value that breaks the rule is a ValueError.
     - `parsed` reads a word of the command line; what it cannot read it hands on, to be refused by `kept`.
     - `words` are all that it may be, if that is a choice; `by_operator` if it is said for single operators.
+    - `schema` says the same as JSON Schema, as far as that can.
     """
 
     rule: str
@@ -41,6 +44,7 @@ class Kind:
     remedy: str | None = None
     words: tuple[str, ...] = ()
     by_operator: bool = False
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ def _checked(name: str, kind: Kind, value: object, example: object) -> object:
     try:
         return kind.kept(value)
     except ValueError:
-        remedy = suggestion(str(value), kind.words) if kind.words else f": {kind.remedy or f'write {example!r}'}"
+        unknown = kind.words and not kind.by_operator
+        remedy = suggestion(str(value), kind.words) if unknown else f": {kind.remedy or f'write {example!r}'}"
         raise InvalidRequest(f"{name} is {kind.rule}, found {value!r}{remedy}") from None
 
 
@@ -119,7 +124,8 @@ def count(least: int = 1) -> Kind:
             raise ValueError
         return value
 
-    return Kind(f"a whole number of at least {least}", "N", kept, _number_or_text)
+    whole = {"type": "integer", "minimum": least}
+    return Kind(f"a whole number of at least {least}", "N", kept, _number_or_text, schema=whole)
 
 
 def number(least: float, most: float) -> Kind:
@@ -130,7 +136,8 @@ def number(least: float, most: float) -> Kind:
             raise ValueError
         return value
 
-    return Kind(f"a number from {least:g} to {most:g}", "NUMBER", kept, _number_or_text)
+    between = {"type": "number", "minimum": least, "maximum": most}
+    return Kind(f"a number from {least:g} to {most:g}", "NUMBER", kept, _number_or_text, schema=between)
 
 
 def time(*, positive: bool = True) -> Kind:
@@ -147,7 +154,7 @@ def time(*, positive: bool = True) -> Kind:
             raise ValueError
         return span(us) if isinstance(value, timedelta) else value
 
-    return Kind("a time above 0" if positive else "a time of at least 0", "TIME", kept)
+    return Kind("a time above 0" if positive else "a time of at least 0", "TIME", kept, schema=SPAN)
 
 
 def batches_or_time() -> Kind:
@@ -156,7 +163,8 @@ def batches_or_time() -> Kind:
     def kept(value: object) -> object:
         return (time() if isinstance(value, Span) else count()).kept(value)
 
-    return Kind("a number of batches of at least 1 or a time above 0", "N|TIME", kept, _number_or_text)
+    either = {"anyOf": [count().schema, SPAN]}
+    return Kind("a number of batches of at least 1 or a time above 0", "N|TIME", kept, _number_or_text, schema=either)
 
 
 def choice(known: type[StrEnum] | tuple[str, ...]) -> Kind:
@@ -168,7 +176,7 @@ def choice(known: type[StrEnum] | tuple[str, ...]) -> Kind:
             raise ValueError
         return value if isinstance(known, tuple) else known(value)
 
-    return Kind(f"one of {', '.join(words)}", "WORD", kept, words=words)
+    return Kind(f"one of {', '.join(words)}", "WORD", kept, words=words, schema={"enum": list(words)})
 
 
 def by_operator(word: Kind, what: str) -> Kind:
@@ -179,8 +187,9 @@ def by_operator(word: Kind, what: str) -> Kind:
             raise ValueError
         return {name: _checked(f"the {what} of operator {name!r}", word, each, None) for name, each in value.items()}
 
+    remedy, each_word = f"write {{'join': {word.words[0]!r}}}", {"type": "object", "additionalProperties": word.schema}
     return Kind(
-        "said by operator", "OPERATOR=WORD", kept, remedy=f"write {{'join': {word.words[0]!r}}}", by_operator=True
+        "said by operator", "OPERATOR=WORD", kept, remedy=remedy, words=word.words, by_operator=True, schema=each_word
     )
 
 
@@ -196,7 +205,8 @@ def tasks() -> Kind:
         return names().parsed(text) if "[" in text else _number_or_text(text)
 
     rule, remedy = f"a number of at least 0, {ALL!r} or a list of tasks", f"write 6, {ALL!r} or ['speed[0]']"
-    return Kind(rule, "N|all|TASKS", kept, parsed, remedy)
+    either = {"anyOf": [count(0).schema, {"const": ALL}, names().schema]}
+    return Kind(rule, "N|all|TASKS", kept, parsed, remedy, schema=either)
 
 
 def names() -> Kind:
@@ -210,7 +220,7 @@ def names() -> Kind:
     def parsed(text: str) -> object:
         return tuple(part.strip() for part in text.split(",") if part.strip())
 
-    return Kind("a list of names", "NAMES", kept, parsed, "write ['speed']")
+    return Kind("a list of names", "NAMES", kept, parsed, "write ['speed']", schema=TEXTS)
 
 
 def text(metavar: str) -> Kind:
@@ -221,7 +231,7 @@ def text(metavar: str) -> Kind:
             raise ValueError
         return value
 
-    return Kind("a text", metavar, kept)
+    return Kind("a text", metavar, kept, schema={"type": "string"})
 
 
 def switch() -> Kind:
@@ -232,7 +242,7 @@ def switch() -> Kind:
             raise ValueError
         return value
 
-    return Kind("true or false", "", kept, remedy="write true or leave it out")
+    return Kind("true or false", "", kept, remedy="write true or leave it out", schema={"type": "boolean"})
 
 
 def _number_or_text(word: str) -> object:

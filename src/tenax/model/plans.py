@@ -1,8 +1,11 @@
-"""Plans: what the planners decide, as frozen values."""
+"""Plans: what the planners decide, as frozen values; `to_data` is each of them as plain data for other programs.
+
+Keys of plain data are for programs that exist: durations are in seconds and their names do not say so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,6 +39,16 @@ class BackupPlan:
         """How far the plan may be from the fewest backups, as a part of its own count."""
         return (len(self.backups) - self.bound) / len(self.backups) if self.backups else 0.0
 
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "algorithm": self.algorithm,
+            "backups": _names(self.backups),
+            "count": len(self.backups),
+            "recovery_latency": self.recovery_latency_s,
+            "optimal": self.optimal,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
@@ -62,6 +75,17 @@ class ReplicaPlan:
         """How far the plan may be below the best one, as a part of the bound."""
         return max(0.0, (self.bound - self.value) / self.bound) if self.bound > 0 else 0.0
 
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "algorithm": self.algorithm,
+            "replicas": _names(self.replicas),
+            "count": len(self.replicas),
+            "fidelity": self.fidelity,
+            "completeness": self.completeness,
+            "optimal": self.optimal,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
@@ -85,6 +109,17 @@ class RecoveryPlan:
         """How far the plan may be below the best one, as a part of the bound."""
         return max(0.0, (self.bound - self.priority) / self.bound) if self.bound > 0 else 0.0
 
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "algorithm": self.algorithm,
+            "recover": _names(self.recover),
+            "queries": _names(self.queries),
+            "priority": self.priority,
+            "cost": self.cost,
+            "optimal": self.optimal,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -96,6 +131,10 @@ class Arrival:
     completed: tuple[Task, ...]
     """The queries that are back from now on."""
 
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {"node": self.node, "placed": _by_name(self.placed), "completed": _names(self.completed)}
+
 
 @dataclass(frozen=True, slots=True)
 class RecoverySchedule:
@@ -106,6 +145,14 @@ class RecoverySchedule:
     waiting: tuple[Task, ...]
     """Failed tasks that the nodes have no room for."""
 
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "algorithm": self.algorithm,
+            "arrivals": [arrival.to_data() for arrival in self.arrivals],
+            "waiting": _names(self.waiting),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -113,6 +160,10 @@ class Placement:
 
     primaries: Mapping[Task, str]
     replicas: Mapping[Task, str]
+
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {"primaries": _by_name(self.primaries), "replicas": _by_name(self.replicas)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +175,16 @@ class DomainPromise:
     """Tasks that fail without a live replica."""
     recovery_latency_s: float
     fidelity: float
+
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "name": self.domain.name,
+            "kind": str(self.domain.kind),
+            "lost": _names(self.lost),
+            "recovery_latency": self.recovery_latency_s,
+            "fidelity": self.fidelity,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +199,16 @@ class ProtectionCost:
     """Tuples per second that the replicas process a second time."""
     checkpoint_share: float | None
     """The part of the time that goes into checkpoints, where their cost and the failure rates are known."""
+
+    def to_data(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "backups": self.backups,
+            "retained_per_s": self.retained_per_s,
+            "replicas": self.replicas,
+            "replicated_per_s": self.replicated_per_s,
+            "checkpoint_share": self.checkpoint_share,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +230,39 @@ class ProtectionPlan:
     placement: Placement | None = None
     domains: tuple[DomainPromise, ...] = ()
     checkpoint_interval_s: float | None = None
+
+    def to_data(self) -> dict[str, object]:
+        """As plain data; backups and replicas as their own plans give them."""
+        domains = [
+            {**promise.to_data(), "within_bound": promise.recovery_latency_s <= self.latency_s}
+            for promise in self.domains
+        ]
+        backups, replicas = self.backups, self.replicas
+        return {
+            "topology": self.topology,
+            "latency": self.latency_s,
+            "budget": self.budget,
+            "backups": backups.to_data(),
+            "replicas": replicas.to_data(),
+            "proofs": {
+                "backups": {"bound": backups.bound, "gap": backups.gap},
+                "replicas": {"metric": str(replicas.metric), "bound": replicas.bound, "gap": replicas.gap},
+            },
+            "placement": None if self.placement is None else self.placement.to_data(),
+            "checkpoint_interval": self.checkpoint_interval_s,
+            "promises": {
+                "recovery_latency": _by_name(self.recovery_latency_s),
+                "worst_case_fidelity": replicas.fidelity,
+                "domains": domains,
+            },
+            "cost": self.cost.to_data(),
+        }
+
+
+def _names(tasks: Iterable[Task]) -> list[str]:
+    """Tasks as they are written in files and arguments."""
+    return [str(task) for task in tasks]
+
+
+def _by_name(values: Mapping[Task, str] | Mapping[Task, float]) -> dict[str, object]:
+    return {str(task): value for task, value in values.items()}

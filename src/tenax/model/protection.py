@@ -136,7 +136,11 @@ class Protection:
     outputs: str = option(
         choice(Outputs), Outputs.TENTATIVE, "Of outputs that miss tasks: tentative results, or hold them."
     )
-    order: str = option(choice(ORDERS), ORDERS[0], "Who comes back first while nodes are short.")
+    order: str = option(
+        choice(ORDERS),
+        ORDERS[0],
+        "Who comes back first while nodes are short: best-density, exact, dp or operator-centric.",
+    )
     tentative_delay: Span = option(time(positive=False), "0s", "Time before the first tentative result.")
     checkpoint_every: int | Span = option(
         batches_or_time(), BETWEEN_CHECKPOINTS, "Batches or time between checkpoints.", unit="batches"
@@ -175,7 +179,7 @@ class Protection:
         "Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
         details="With a number of `replicas`: rates are measured while the application runs, and every "
         "`measure_every` batches replicas are planned anew. New ones start from a checkpoint and catch up, then the "
-        "old ones end; `events.jsonl` has both plans and the reason (`MoveReplicas`).",
+        "old ones end; `events.jsonl` has both plans and the reason (`ReplicasMoved`).",
     )
     storage_patience: Span = option(
         time(positive=False),

@@ -235,7 +235,7 @@ class Settings:
         open_bounds = ("max_batches_per_pass", "max_batches_ahead", "max_unpublished", "max_batches_per_round")
         return self.but(**{name: getattr(self, name) for name in open_bounds})
 
-    def to_data(self) -> dict[str, dict[str, object]]:
+    def to_data(self) -> dict[str, dict[str, Any]]:
         """As plain data, by record and field; spans as text."""
         return {
             section: {name: plain(getattr(getattr(self, section), name)) for name in options_of(record)}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tenax.errors import InvalidFile, InvalidRequest
-from tenax.model.options import checked, options_of
+from tenax.model.options import checked, options_of, plain
 from tenax.model.protection import OperatorProtection
 from tenax.model.settings import CONCERNS, RECORDS, Settings
 from tenax.model.topology import suggestion
@@ -57,6 +57,32 @@ def read_settings(path: Path) -> dict[str, Any]:
         else:
             _add(words, _of_section(path, section, content))
     return words
+
+
+def settings_schema() -> dict[str, Any]:
+    """The JSON Schema of a settings file."""
+    sections = {section: _section_schema(record) for section, record in RECORDS.items()}
+    single = {"type": "object", "additionalProperties": _section_schema(OperatorProtection)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Tenax settings",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**sections, OPERATORS: single},
+    }
+
+
+def _section_schema(record: type[Any]) -> dict[str, Any]:
+    known = {word: option for word, option in options_of(record).items() if option.lasting and not option.hidden}
+    return {
+        "type": "object",
+        "description": (record.__doc__ or "").splitlines()[0],
+        "additionalProperties": False,
+        "properties": {
+            word: {**option.kind.schema, "description": option.help, "default": plain(option.default)}
+            for word, option in known.items()
+        },
+    }
 
 
 def _add(words: dict[str, Any], more: Mapping[str, Any]) -> None:

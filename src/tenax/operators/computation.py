@@ -51,6 +51,38 @@ class StepOutput:
 class Computation(ABC):
     """What the tasks of an operator do, batch after batch.
 
+    The whole of an operator of your own, with its test; for state by key `KeyedComputation` takes less:
+
+        from datetime import datetime
+
+        import polars as pl
+        import tenax as tx
+
+
+        class SinceLast(tx.Computation):
+            '''The seconds since the last row before; of a task's very first row null.'''
+
+            def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
+                [rows] = given.frames
+                before = pl.concat([frame["ts"] for frame in state.values()] or [rows["ts"].clear()])
+                times = pl.concat([before, rows["ts"]])
+                seconds = times.diff().dt.total_milliseconds().slice(len(before)) / 1000
+                if rows.height:  # a segment never changes: what is new gets a new name
+                    state = {f"last/{given.batch}": rows.select("ts").tail(1)}
+                return tx.StepOutput(state, rows.with_columns(seconds.alias("seconds")))
+
+
+        rows = pl.DataFrame({"ts": [datetime(2024, 1, 1, 0, 0, second) for second in (1, 3, 7)]})
+        tx.testing.check_computation(SinceLast(), rows, time="ts")
+
+        topology = tx.Topology("gaps")
+        source = topology.source("rows", tx.files("rows/*.csv", time="ts", schema={"ts": pl.Datetime("us")}))
+        source.apply(SinceLast()).output("gaps", tx.console())
+        gaps = tx.testing.run(topology, {"rows": rows}, batch_rows=2)["gaps"]
+        assert gaps["seconds"].to_list() == [None, 2.0, 4.0]
+
+    The contract:
+
     - A step is a pure function of (state, input) to (state, output), deterministic to the byte: same inputs in the same
       order, same rows in the same order. It reads no clock and draws nothing at random.
     - A step changes neither the state nor the frames it is given.

@@ -54,11 +54,13 @@ def draw_topology(
     marks: Mapping[str, Collection[Task]] = NO_MARKS,
     title: str = "",
     notes: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
 ) -> None:
     """Draw a topology to an SVG or PNG file; the same arguments give the same picture.
 
     `marks` are tasks to show as "backups", "replicas", "failed" or "recovered". Above MAX_DRAWN_TASKS tasks every
-    operator is one box with counts. `notes` are lines of text below.
+    operator is one box with counts. `notes` are lines of text below. `kinds` say by operator what it is, where
+    rates are not known; otherwise its rate is shown.
     """
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png"):
@@ -67,7 +69,7 @@ def draw_topology(
         raise TooLarge(
             f"a picture shows at most {MAX_DRAWN_OPERATORS} operators, found {len(graph.operators)}: draw a part of it"
         )
-    picture = _Picture(graph, _numbered(graph, marks))
+    picture = _Picture(graph, _numbered(graph, marks), kinds)
     _write(picture, path, suffix, _heading(title), [Line(note, 8.5, QUIET) for note in notes])
 
 
@@ -99,7 +101,10 @@ class _Frame:
 class _Picture:
     """A topology laid out: everything but title, legend and notes, in inches from its own upper left corner."""
 
-    def __init__(self, graph: TaskGraph, marks: Mapping[str, frozenset[int]]) -> None:
+    def __init__(
+        self, graph: TaskGraph, marks: Mapping[str, frozenset[int]], kinds: Mapping[str, str] | None = None
+    ) -> None:
+        self.kinds = kinds
         self.graph = graph
         self.marks = marks
         self.grouped = len(graph) > MAX_DRAWN_TASKS
@@ -126,7 +131,7 @@ class _Picture:
                     self._draw_task_edges(axes, stream, boxes, shifted)
 
     def _frame(self, number: int) -> _Frame:
-        lines = _describe(self.graph, number)
+        lines = _describe(self.graph, number, self.kinds)
         tasks = self.graph.operators[number].parallelism
         if self.grouped:
             lines = (*lines, Line(f"{tasks:,} task{'s' if tasks > 1 else ''}", 7.5, QUIET))
@@ -285,12 +290,13 @@ def _count(mark: Mark, count: int) -> str:
     return f"{count:,} {name}"
 
 
-def _describe(graph: TaskGraph, number: int) -> tuple[Line, ...]:
+def _describe(graph: TaskGraph, number: int, kinds: Mapping[str, str] | None) -> tuple[Line, ...]:
     """The lines at the head of an operator's box: name, rate and kind."""
     operator = graph.operators[number]
     rate = float(graph.output_rate[graph.span(number)].sum())
     first = [word for word, holds in (("source", operator.is_source), ("join", _is_join(operator))) if holds]
-    lines = [Line(operator.name, 9.5, INK, bold=True), Line(" · ".join([*first, f"{_number(rate)}/s"]), 7.5, QUIET)]
+    kind = " · ".join([*first, f"{_number(rate)}/s"]) if kinds is None else kinds.get(operator.name, "")
+    lines = [Line(operator.name, 9.5, INK, bold=True), *([Line(kind, 7.5, QUIET)] if kind else [])]
     outputs = graph.topology.outputs
     if operator.name in outputs:
         lines.append(Line(f"output · {_priority(outputs[operator.name].priority)}", 7.5, INK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -53,6 +54,19 @@ class EventLog:
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 text = "\n" + text
             file.write(text.encode())
+
+
+def newest_event(folder: Path, kind: str) -> JsonObject | None:
+    """The last event that has this key; None if there is none. Only lines that may be one are read closely."""
+    for name in ("events.jsonl", "events.old.jsonl"):
+        path = folder / name
+        for line in reversed(path.read_text(errors="replace").splitlines() if path.exists() else []):
+            if f'"{kind}":' in line:
+                with contextlib.suppress(json.JSONDecodeError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and kind in event:
+                        return event
+    return None
 
 
 def read_events(folder: Path) -> list[JsonObject]:

@@ -1,6 +1,7 @@
 """For tests of users: a topology run on frames without Spark, and the contracts that their own parts must keep."""
 
 from tenax.errors import BrokenContract
+from tenax.testing.computations import ComputationCheck, check_computation
 from tenax.testing.frames import run
 
-__all__ = ["BrokenContract", "run"]
+__all__ = ["BrokenContract", "ComputationCheck", "check_computation", "run"]

@@ -48,8 +48,8 @@ def run(
         results = tx.testing.run(topology, {"cars": pl.DataFrame({"ts": [...], "speed": [...]})})
         assert results["jams"].height == 1
 
-    - A frame has the columns of its source; its rows are dealt to the partitions in turn, in their order. Lateness is
-      that of the source. A bounded source without a frame is read as it is.
+    - A frame has the columns of its source; others are not read. Its rows are dealt to the partitions in turn, in
+      their order. Lateness is that of the source. A bounded source without a frame is read as it is.
     - When all rows are read, every window closes.
     - `batch_rows` cuts the input: so many rows of each source a batch, or several numbers that take turns. Results do
       not depend on it unless an operator of yours does, so a test may compare several cuts.
@@ -104,6 +104,10 @@ class _Frames(Source):
         self.lateness_us = source.lateness_us
         self._cuts = cuts
 
+    def schema(self) -> pl.Schema:
+        """The columns of the frame."""
+        return self._cuts[0][0].schema
+
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:  # noqa: ARG002
         """All ranges are known."""
         return NothingNew(ended=True)
@@ -142,7 +146,8 @@ def _cuts(application: Application, frames: Mapping[str, pl.DataFrame], sizes: S
     for name, source in application.sources.items():
         partitions = application.topology.operator(name).parallelism
         if name in frames:
-            cuts[name] = _dealt(_timed(name, source, frames[name]), partitions, sizes)
+            rows = _conformed(name, _timed(name, source, frames[name]), application.schemas.get(name))
+            cuts[name] = _dealt(rows, partitions, sizes)
         elif source.bounded:
             with opened(source) as reading:
                 cuts[name] = _read(name, reading, partitions, sizes)
@@ -199,6 +204,24 @@ def _timed(name: str, source: Source, rows: object) -> pl.DataFrame:
     times = getattr(source, "times", None)
     unit = times.unit if isinstance(times, EventTimes) else None
     return EventTimes(source.time, unit, anytime=True).apply(rows, f"the frame of source {name!r}", 0, None)
+
+
+def _conformed(name: str, rows: pl.DataFrame, known: pl.Schema | None) -> pl.DataFrame:
+    """The columns that the source has, in its order and types, if it tells them."""
+    if known is None or rows.schema == known:
+        return rows
+    missing = [column for column in known if column not in rows.columns]
+    if missing:
+        raise InvalidRequest(
+            f"the frame of source {name!r} has the columns of the source, found none of {missing}: add them"
+        )
+    try:
+        return rows.select(pl.col(column).cast(kind) for column, kind in known.items())
+    except pl.exceptions.PolarsError as error:
+        cause = str(error).splitlines()[0]
+        raise InvalidRequest(
+            f"the frame of source {name!r} has the types of the source, found {cause}: cast its columns"
+        ) from error
 
 
 def _sizes(batch_rows: object) -> tuple[int, ...]:

@@ -78,6 +78,7 @@ class Driver:
         self.store, self.publisher = taken.store, taken.publisher
         self.planner, self.ordering = taken.planner, taken.ordering
         self.application = application = taken.application
+        self.store.record_event({"settings": settings.resolved().to_data()})
         self.latecomers = Latecomers(application, self.graph)
         self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._stopping = threading.Event()

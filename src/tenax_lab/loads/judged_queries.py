@@ -49,7 +49,7 @@ class Query:
 
 TOP_PAGES = Query("Q1", "Q1, top 100 pages", "top", ("page",), 1_000_000)
 INCIDENTS = Query("Q2", "Q2, incidents with jams", "jams", ("segment", "incident"), 120_000_000)
-QUERIES: Mapping[str, Query] = {one.name: one for one in (TOP_PAGES, INCIDENTS)}
+QUERIES: Mapping[str, Query] = {query.name: query for query in (TOP_PAGES, INCIDENTS)}
 
 PAGE_RATE, SERVERS, PAGES = 4_000.0, 48, 2_000
 LOCATION_RATE, USERS, SEGMENTS = 40.0, 10_000, 1_000
@@ -77,12 +77,12 @@ class Metered(Source):
         batch, first = (0, 0) if position is None else _position(position)
         if batch >= self._batches:
             return NothingNew(ended=True)
-        found = self._rows.plan([first, 0], partitions, limits, (batch + 1) * self._span_us - 1)
+        planned = self._rows.plan([first, 0], partitions, limits, (batch + 1) * self._span_us - 1)
         ended = batch + 1 >= self._batches
-        if isinstance(found, NothingNew):
+        if isinstance(planned, NothingNew):
             return Planned(tuple([first, first, partitions] for _ in range(partitions)), [batch + 1, first], 0, ended)
-        end, _ = _position(found.position)
-        return Planned(found.ranges, [batch + 1, end], found.rows, ended)
+        end, _ = _position(planned.position)
+        return Planned(planned.ranges, [batch + 1, end], planned.rows, ended)
 
     def schema(self) -> pl.Schema | None:
         """That of its generator."""
@@ -95,8 +95,8 @@ class Metered(Source):
 
 def _position(position: Json) -> tuple[int, int]:
     match position:
-        case [int() as one, int() as other]:
-            return one, other
+        case [int() as first, int() as second]:
+            return first, second
     raise InvalidSource(f"a position is two whole numbers, found {position!r}: is it another source's?")
 
 
@@ -106,17 +106,18 @@ def application(query: Query, seed: int, batches: int) -> Application:
     options: dict[str, object] = {"parallelism": PARALLELISM, "length": f"{length_s}s"}
     sources: dict[str, Generator]
     if query is TOP_PAGES:
-        found = load_application(app_path("top_pages"), options)
+        example = load_application(app_path("top_pages"), options)
         sources = {"requests": page_views(seed, PAGE_RATE, servers=SERVERS, pages=PAGES, pace=CLOCK)}
     else:
         options["every"] = f"{query.batch_us // 1_000_000}s"
-        found = _without(load_application(app_path("traffic"), options), "speed")
+        example = _without(load_application(app_path("traffic"), options), "speed")
         locations = traffic_locations(seed, LOCATION_RATE, users=USERS, segments=SEGMENTS, pace=CLOCK)
         sources = {
             "locations": locations,
             "reports": incident_reports(seed, users=USERS, segments=SEGMENTS, pace=CLOCK),
         }
-    return replace(found, sources={name: Metered(one, query.batch_us, batches) for name, one in sources.items()})
+    metered = {name: Metered(rows, query.batch_us, batches) for name, rows in sources.items()}
+    return replace(example, sources=metered)
 
 
 def _without(application: Application, output: str) -> Application:
@@ -124,15 +125,15 @@ def _without(application: Application, output: str) -> Application:
     topology = application.topology
     return replace(
         application,
-        topology=Topology(topology.name, tuple(one for one in topology.operators if one.name != output)),
-        computations={name: one for name, one in application.computations.items() if name != output},
-        sinks={name: one for name, one in application.sinks.items() if name != output},
+        topology=Topology(topology.name, tuple(each for each in topology.operators if each.name != output)),
+        computations={name: each for name, each in application.computations.items() if name != output},
+        sinks={name: each for name, each in application.sinks.items() if name != output},
     )
 
 
 def declared(application: Application) -> Topology:
     """What the application says of itself: no rate is known. Sources are safe."""
-    operators = (replace(one, safe=True) if one.is_source else one for one in application.topology.operators)
+    operators = (replace(each, safe=True) if each.is_source else each for each in application.topology.operators)
     return Topology(application.topology.name, tuple(operators))
 
 
@@ -153,46 +154,24 @@ ALGORITHMS: Mapping[str, tuple[str, Metric]] = {
 """What plans are made by, and what they maximise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A replica plan of a query: what part of its tasks the budget is, who made it, which tasks run twice."""
-
-    query: Query
-    ratio: float
-    algorithm: str
-    replicas: tuple[Task, ...]
-
-    @property
-    def label(self) -> str:
-        """How it is called."""
-        return f"{self.query.name} {self.ratio:g} {self.algorithm}"
-
-
-def cases(query: Query, topology: Topology, ratios: Sequence[float], algorithms: Sequence[str]) -> list[Case]:
-    """The plans of all algorithms for all budgets, each passed by the validator; the same on every call.
+def replicas_of(query: Query, topology: Topology, ratio: float, name: str) -> tuple[Task, ...]:
+    """The plan of an algorithm for a budget, passed by the validator; the same on every call.
 
     Completeness knows no joins, so plans for it are made as if there were none.
     """
-    operators = tuple(replace(one, correlated=False) for one in topology.operators)
-    graphs = {
-        Metric.FIDELITY: TaskGraph(topology),
-        Metric.COMPLETENESS: TaskGraph(Topology(topology.name, operators)),
-    }
-    found = []
-    for ratio in ratios:
-        for name in algorithms:
-            algorithm, metric = ALGORITHMS[name]
-            graph = graphs[metric]
-            budget = round(ratio * int((~graph.safe).sum()))
-            plan = plan_replicas(graph, budget, algorithm, metric)
-            check_replicas(graph, plan, budget)
-            if not plan.replicas:
-                raise InvalidRequest(
-                    f"a plan has replicas, or no batch would follow the failure, found none for {query.name} at "
-                    f"{ratio:g}: raise the ratio"
-                )
-            found.append(Case(query, ratio, name, plan.replicas))
-    return found
+    algorithm, metric = ALGORITHMS[name]
+    if metric is Metric.COMPLETENESS:
+        topology = Topology(topology.name, tuple(replace(each, correlated=False) for each in topology.operators))
+    graph = TaskGraph(topology)
+    budget = round(ratio * int((~graph.safe).sum()))
+    plan = plan_replicas(graph, budget, algorithm, metric)
+    check_replicas(graph, plan, budget)
+    if not plan.replicas:
+        raise InvalidRequest(
+            f"a plan has replicas, or no batch would follow the failure, found none for {query.name} at {ratio:g}: "
+            "raise the ratio"
+        )
+    return plan.replicas
 
 
 @dataclass(frozen=True, slots=True)
