@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from tenax.model.graph import Bools, Floats, TaskGraph
 from tenax.planning.backups import recovery_latencies
 from tenax.planning.backups.latency import propagate
 from tenax.planning.levels import Layout, layout
-from tenax_lab.sides.sides import Series
+from tenax_lab.lab import Row
+from tenax_lab.loads.resampling_tree import with_times
+from tenax_lab.recorder import Kind
 
 DECIMALS = 6  # of measured times: microseconds
-MAX_ROUNDS = 10_000  # of one recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,72 +44,18 @@ class Round:
         return self.last - self.first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What was seen of one loss; times are in seconds.
-
-    - `detection_s` is from the kill until the run knew of it, `recovery_s` from then until no task was missing.
-    - `back_s` is when each of the lost tasks was back, counted from the moment at which the loss was known.
-    - `replayed` is how many batches lost tasks had to catch up, `exact` what the oracle says, none if not asked.
-    """
-
-    lost: tuple[int, ...]
-    retained: tuple[int, ...]
-    detection_s: float
-    recovery_s: float
-    back_s: tuple[float, ...]
-    replayed: int
-    rounds: tuple[Round, ...]
-    exact: bool | None = None
-
-
-def to_series(name: str, facts: Facts) -> Series:
-    """Facts as plain numbers, to be told from one process to another."""
-    found: Series = {
-        f"{name} lost": [float(one) for one in facts.lost],
-        f"{name} retained": [float(one) for one in facts.retained],
-        f"{name} back": list(facts.back_s),
-        f"{name} times": [facts.detection_s, facts.recovery_s, float(facts.replayed)],
-        f"{name} exact": [] if facts.exact is None else [float(facts.exact)],
-    }
-    for number, one in enumerate(facts.rounds):
-        found[f"{name} round {number}"] = [float(one.first), float(one.last), one.seconds]
-        found[f"{name} round {number} read"] = [float(task) for task in one.read]
-        found[f"{name} round {number} steps"] = [
-            value for step in one.steps for value in (float(step.task), float(step.node), step.seconds)
-        ]
-    return found
-
-
-def from_series(name: str, found: Mapping[str, Sequence[float]]) -> Facts:
-    """What `to_series` made plain."""
+def rounds_of(rows: Sequence[Row]) -> tuple[Round, ...]:
+    """The rounds of a recovery, from what the recorder has seen of it."""
+    seen = pl.DataFrame([row for row in rows if row["what"] in (Kind.ROUND, Kind.STEP, Kind.READ)])
     rounds = []
-    for number in range(MAX_ROUNDS):
-        if f"{name} round {number}" not in found:
-            break
-        first, last, seconds = found[f"{name} round {number}"]
-        steps = np.reshape(found[f"{name} round {number} steps"], (-1, 3)).tolist()
-        rounds.append(
-            Round(
-                int(first),
-                int(last),
-                seconds,
-                tuple(Stepped(int(task), int(node), spent) for task, node, spent in steps),
-                tuple(int(task) for task in found[f"{name} round {number} read"]),
-            )
-        )
-    detection_s, recovery_s, replayed = found[f"{name} times"]
-    exact = found[f"{name} exact"]
-    return Facts(
-        lost=tuple(int(one) for one in found[f"{name} lost"]),
-        retained=tuple(int(one) for one in found[f"{name} retained"]),
-        detection_s=detection_s,
-        recovery_s=recovery_s,
-        back_s=tuple(found[f"{name} back"]),
-        replayed=int(replayed),
-        rounds=tuple(rounds),
-        exact=bool(exact[0]) if exact else None,
-    )
+    for number, first, last, seconds in (
+        seen.filter(what=Kind.ROUND).select("number", "first", "last", "seconds").iter_rows()
+    ):
+        own = seen.filter(number=number)
+        steps = own.filter(what=Kind.STEP).select("task", "node", "seconds").iter_rows()
+        read = tuple(own.filter(what=Kind.READ)["task"])
+        rounds.append(Round(first, last, seconds, tuple(Stepped(*step) for step in steps), read))
+    return tuple(rounds)
 
 
 def reprocess_times(graph: TaskGraph, steps_s: Floats) -> Floats:
@@ -176,17 +124,17 @@ def predicted(graph: TaskGraph, retained: Sequence[int], lost: Sequence[int]) ->
 def chain_s(graph: TaskGraph, rounds: Sequence[Round]) -> float:
     """The longest chain of measured steps: what recovery takes where every task has a processor of its own."""
     spent = np.zeros(len(graph))
-    for one in rounds:
-        for step in one.steps:
+    for each in rounds:
+        for step in each.steps:
             spent[step.task] += step.seconds
-    stepped = _mask(graph, [step.task for one in rounds for step in one.steps])
-    return float(propagate(graph, spent, stepped).max())  # who did not step sent what was retained, at once
+    stepped = _mask(graph, [step.task for each in rounds for step in each.steps])
+    return float(propagate(graph, spent, stepped).max())  # tasks that did not step sent what was retained, at once
 
 
 def steps_s(graph: TaskGraph, rounds: Sequence[Round]) -> float:
     """The time that rounds spent in steps: level by level, that of the node that takes longest."""
     return sum(
-        float(level.max()) for one in rounds for level in _work(graph, one, [step.seconds for step in one.steps])
+        float(level.max()) for each in rounds for level in _work(graph, each, [step.seconds for step in each.steps])
     )
 
 
@@ -196,29 +144,29 @@ def nodes_s(graph: TaskGraph, rounds: Sequence[Round], batch_s: Floats, cores: i
     Tasks of a level on one node step one after the other, and no more nodes work at once than there are cores.
     """
     total = 0.0
-    for one in rounds:
-        seconds = [float(batch_s[step.task]) * one.batches for step in one.steps]
-        total += sum(max(float(level.max()), float(level.sum()) / cores) for level in _work(graph, one, seconds))
+    for each in rounds:
+        seconds = [float(batch_s[step.task]) * each.batches for step in each.steps]
+        total += sum(max(float(level.max()), float(level.sum()) / cores) for level in _work(graph, each, seconds))
     return total
 
 
 def stages(graph: TaskGraph, rounds: Sequence[Round]) -> int:
     """The stages of all rounds together: what Spark has to schedule."""
-    return sum(len(_layout(graph, one).levels) for one in rounds)
+    return sum(len(_layout(graph, each).levels) for each in rounds)
 
 
-def _layout(graph: TaskGraph, one: Round) -> Layout:
-    names = [str(node) for node in range(1 + max(step.node for step in one.steps))]
-    read = frozenset(int(graph.operator_of[task]) for task in one.read)
-    return layout(graph, names, {step.task: (step.node,) for step in one.steps}, read)
+def _layout(graph: TaskGraph, replayed: Round) -> Layout:
+    names = [str(node) for node in range(1 + max(step.node for step in replayed.steps))]
+    read = frozenset(int(graph.operator_of[task]) for task in replayed.read)
+    return layout(graph, names, {step.task: (step.node,) for step in replayed.steps}, read)
 
 
-def _work(graph: TaskGraph, one: Round, seconds: Sequence[float]) -> list[Floats]:
+def _work(graph: TaskGraph, replayed: Round, seconds: Sequence[float]) -> list[Floats]:
     """For each level of a round, the work on each node."""
-    placed = _layout(graph, one)
+    placed = _layout(graph, replayed)
     level_of = {operator: number for number, level in enumerate(placed.levels) for operator in level}
     work = [np.zeros(len(placed.nodes)) for _ in placed.levels]
-    for step, spent in zip(one.steps, seconds, strict=True):
+    for step, spent in zip(replayed.steps, seconds, strict=True):
         work[level_of[int(graph.operator_of[step.task])]][step.node] += spent
     return work
 
@@ -227,3 +175,22 @@ def _mask(graph: TaskGraph, tasks: Sequence[int]) -> Bools:
     mask = np.zeros(len(graph), dtype=np.bool_)
     mask[list(tasks)] = True
     return mask
+
+
+def planned_graph(bare: TaskGraph, times: pl.DataFrame, interval: int) -> TaskGraph:
+    """The tree with T(v) of every task: what a batch takes, times the batches of an interval."""
+    return TaskGraph(with_times(bare.topology, reprocess_times(bare, interval * typical_s(bare, times)).tolist()))
+
+
+def typical_s(graph: TaskGraph, times: pl.DataFrame) -> Floats:
+    """The seconds of each task for a batch: the median over its operator, whose tasks all do the same work."""
+    medians = dict(times.group_by("operator").agg(pl.col("batch_s").median()).iter_rows())
+    return np.array([medians[graph.operators[operator].name] for operator in graph.operator_of])
+
+
+def named(graph: TaskGraph, tasks: Sequence[int]) -> str:
+    """Tasks by operator: `o1[0 4] o2[0]`."""
+    by_operator: dict[str, list[int]] = {}
+    for task in graph.tasks(tasks):
+        by_operator.setdefault(task.operator, []).append(task.index)
+    return " ".join(f"{name}[{' '.join(map(str, indices))}]" for name, indices in by_operator.items())

@@ -6,8 +6,6 @@ tasks 0..15      16..23     24..27     28, 29     30         31
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +16,17 @@ from tenax.control.placement.spreading import place_tasks
 from tenax.engine.protection import planned
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.model.protection import Recovery
 from tenax.operators.chunks import encode
 from tenax.operators.computation import StepInput, StepOutput
 from tenax.planning.backups import check_backups, plan_backups
-from tenax_lab import recovery_bound_cases as cases
+from tenax_lab import lab, recovery_bound
 from tenax_lab import recovery_bound_model as model
 from tenax_lab.findings import Findings, Machine, Result
-from tenax_lab.recovery_bound_findings import findings, named
-from tenax_lab.recovery_bound_tree import Load, Smoothing, merge_tree, tree_topology, with_times
-from tenax_lab.recovery_bound_trials import Pace, protection
+from tenax_lab.loads.resampling_tree import Load, Smoothing, merge_tree, tree_topology, with_times
 
 LOAD = Load(sensors=5, resamples=20)
 SOURCE_S, STEP_S = 0.25, 1.0  # for an interval
-PLAN = replace(cases.FULL, load=LOAD, interval=8, per_pass=2, lengths=(1, 4), victims=(1,), incremental=(4,))
+PLAN = recovery_bound._plan((1, 4), (1,), (4,), LOAD, interval=8, batches=24)
 
 
 def unit_graph() -> TaskGraph:
@@ -41,9 +36,23 @@ def unit_graph() -> TaskGraph:
     return TaskGraph(with_times(bare.topology, model.reprocess_times(bare, steps).tolist()))
 
 
-def batch_seconds() -> tuple[tuple[float, ...], ...]:
-    bare = TaskGraph(tree_topology())
-    return tuple((SOURCE_S / 8 if source else STEP_S / 8,) * 3 for source in model.sources(bare))
+def times() -> list[lab.Row]:
+    bare, planned_s = TaskGraph(tree_topology()), unit_graph().reprocess
+    return [
+        {
+            "what": recovery_bound.TIME,
+            "task": task,
+            "operator": bare.operators[bare.operator_of[task]].name,
+            "batch_s": SOURCE_S / 8 if source else STEP_S / 8,
+            "planned_s": float(planned_s[task]),
+        }
+        for task, source in enumerate(model.sources(bare))
+        for _ in range(3)
+    ]
+
+
+def timed() -> recovery_bound.Timed:
+    return recovery_bound.Timed(unit_graph(), model.typical_s(unit_graph(), lab.frame(times())), {1: 1.875, 4: 4.875})
 
 
 # Node 2 of 4 holds o1[1], o1[5], o2[1] and o3[1]; everything else retains. Two rounds replay 6 batches of 8.
@@ -60,7 +69,6 @@ ROUNDS = (
     model.Round(9, 11, 1.5, STEPS, (18, 19, 26, 27)),
     model.Round(12, 14, 1.5, STEPS, (18, 19, 26, 27)),
 )
-FACTS = model.Facts(LOST, RETAINED, 0.1, 3.5, (3.4, 3.4, 3.4, 3.4), 6, ROUNDS, exact=True)
 
 
 def test_times_of_steps_become_reprocess_times() -> None:
@@ -71,9 +79,8 @@ def test_times_of_steps_become_reprocess_times() -> None:
 
 def test_the_time_of_a_task_is_the_median_over_its_operator() -> None:
     graph = unit_graph()
-    batch_s = [list(one) for one in batch_seconds()]
-    batch_s[16] = [9.0, 9.0, 9.0]  # a task that was disturbed
-    assert cases.planned_graph(graph, batch_s, 8).reprocess.tolist() == graph.reprocess.tolist()
+    disturbed = [{**row, "batch_s": 9.0} if row["task"] == 16 else row for row in times()]
+    assert model.planned_graph(graph, lab.frame(disturbed), 8).reprocess.tolist() == graph.reprocess.tolist()
 
 
 def test_bounds_reach_from_all_tasks_retaining_to_none() -> None:
@@ -90,21 +97,19 @@ def test_bounds_reach_from_all_tasks_retaining_to_none() -> None:
 
 def test_a_run_asks_for_the_bound_as_a_user_does() -> None:
     graph = unit_graph()
-    pace = Pace(LOAD, 8, 2, seed=1)
     application = merge_tree(1, LOAD, 16, graph.reprocess.tolist())
-    asked = protection(pace, 2.875, Recovery.BLOCKING)
+    asked = PLAN.protection(2.875, recovery_bound.BLOCKING)
     assert asked.recovery_latency_s == 2.875
     assert planned(application.topology, asked).retain == plan_backups(graph, 2.875).backups
-    settings = pace.settings(asked, 4)
+    settings = PLAN.settings(asked, 4)
     assert (settings.protection.checkpoint_every, settings.max_batches_per_round) == (8, 2)
-    assert (pace.batches, pace.struck_at) == (16, 14)
-    assert Pace.from_json(json.loads(json.dumps(pace.to_json()))) == pace
+    assert PLAN.killed_at == 14
 
 
 def test_every_node_holds_one_of_the_tasks_by_which_nodes_are_named() -> None:
-    placement = place_tasks(unit_graph(), [Node(str(number)) for number in range(cases.NODES)])
-    homes = [node for task, node in placement.primaries.items() if task.operator == cases.VICTIM]
-    assert sorted(homes) == sorted(map(str, range(cases.NODES)))
+    placement = place_tasks(unit_graph(), [Node(str(number)) for number in range(recovery_bound.NODES)])
+    homes = [node for task, node in placement.primaries.items() if task.operator == recovery_bound.VICTIM]
+    assert sorted(homes) == sorted(map(str, range(recovery_bound.NODES)))
 
 
 def test_lost_tasks_whose_retainers_live_are_back_within_the_bound() -> None:
@@ -152,10 +157,16 @@ def test_no_more_nodes_work_at_once_than_there_are_cores() -> None:
     assert model.nodes_s(graph, [apart], batch_s, cores=2) == pytest.approx(3.0)
 
 
-def test_facts_travel_between_processes_unchanged() -> None:
-    for facts in (FACTS, replace(FACTS, exact=None, rounds=()), replace(FACTS, exact=False)):
-        told = json.loads(json.dumps(model.to_series("7", facts)))
-        assert model.from_series("7", told) == facts
+def test_rounds_are_read_back_from_what_the_recorder_saw() -> None:
+    rows: list[lab.Row] = []
+    for number, each in enumerate(ROUNDS):
+        rows.append({"what": "round", "number": number, "first": each.first, "last": each.last, "seconds": 1.5})
+        rows += [
+            {"what": "step", "number": number, "task": step.task, "node": step.node, "seconds": step.seconds}
+            for step in each.steps
+        ]
+        rows += [{"what": "read", "number": number, "task": task} for task in each.read]
+    assert model.rounds_of(rows) == ROUNDS
 
 
 def stepped(computation: Smoothing, batch: int, before: StepOutput | None = None) -> StepOutput:
@@ -188,15 +199,22 @@ def test_sources_send_every_sensor_once_a_batch() -> None:
         assert sorted((rows["sequence"] % LOAD.sensors).to_list()) == list(range(LOAD.sensors))
 
 
-def recorded() -> cases.Measured:
+def recorded() -> Findings:
     """Two bounds and one node, blocking; the wider bound incrementally as well."""
-    graph = unit_graph()
-    everybody = cases.Loss(1, 1.875, 1, Recovery.BLOCKING, judged=True)
-    nobody = cases.Loss(4, 4.875, 1, Recovery.BLOCKING, judged=True)
-    live = cases.Loss(4, 4.875, 1, Recovery.INCREMENTAL, judged=False)
-    slow = replace(FACTS, retained=(), recovery_s=6.0)
-    losses = (everybody, nobody, live)
-    return cases.measured(PLAN, graph, batch_seconds(), losses, (FACTS, slow, replace(slow, exact=None)), cores=2)
+    seen: lab.Row = {"detection_s": 0.1, "first_back_s": 3.4, "last_back_s": 3.4, "replayed": 6}
+
+    def loss(length: int, side: str, retained: tuple[int, ...], recovery_s: float, exact: bool | None) -> lab.Row:
+        trial: lab.Row = {"length": length, "victim": 1, "side": side, "round": 1}
+        bound_s = timed().bounds_s[length]
+        measured: lab.Row = {"what": recovery_bound.LOSS, "bound_s": bound_s, "recovery_s": recovery_s, "exact": exact}
+        return {**trial, **seen, **measured, **recovery_bound.expectations(timed(), 8, ROUNDS, retained, LOST, 6)}
+
+    losses = [
+        loss(1, recovery_bound.BLOCKING, RETAINED, 3.5, exact=True),
+        loss(4, recovery_bound.BLOCKING, (), 6.0, exact=True),
+        loss(4, recovery_bound.INCREMENTAL, (), 6.0, exact=None),
+    ]
+    return recovery_bound.report(PLAN, lab.frame([*times(), *losses]))
 
 
 def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
@@ -205,35 +223,35 @@ def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
 
 
 def test_predictions_and_bounds_are_scaled_to_the_batches_replayed() -> None:
-    first = rows_of(findings(recorded()), "Each loss")[0]
+    first = rows_of(recorded(), "Each loss")[0]
     assert (first["R"], first["R replayed"], first["L_F"]) == (1.875, 0.75 * 1.875, 0.75 * 1.25)
     assert (first["backups"], first["node"], first["retainers live"]) == (14, 2, "yes")
     assert first["lost tasks"] == "o1[1 5] o2[1] o3[1]"
 
 
 def test_scheduling_is_what_recovery_takes_beside_steps() -> None:
-    for row in rows_of(findings(recorded()), "Each loss"):
+    for row in rows_of(recorded(), "Each loss"):
         parts = [row[name] for name in ("steps", "scheduling", "recovery")]
         steps, scheduling, recovery = (one for one in parts if isinstance(one, float))
         assert steps + scheduling == pytest.approx(recovery)
 
 
 def test_a_bound_counts_as_kept_with_and_without_scheduling() -> None:
-    first, second = rows_of(findings(recorded()), "By bound")
+    first, second = rows_of(recorded(), "By bound")
     assert (first["chain kept R"], first["steps kept R"], first["recovery kept R"]) == ("1 of 1", "0 of 1", "0 of 1")
     assert (second["chain kept R"], second["steps kept R"], second["recovery kept R"]) == ("1 of 1",) * 2 + ("0 of 1",)
-    claims = findings(recorded()).claims
+    claims = recorded().claims
     assert [claim.ours for claim in claims[:3]] == [100.0, 50.0, 0.0]
     assert all(claim.paper for claim in claims)
 
 
 def test_losses_of_both_kinds_of_recovery_are_shown() -> None:
-    rows = rows_of(findings(recorded()), "Blocking")
+    rows = rows_of(recorded(), "Blocking")
     assert [row["recovery is"] for row in rows] == ["blocking", "incremental"]
 
 
 def test_findings_are_written_with_table_data_and_figure(tmp_path: Path) -> None:
-    found = findings(recorded())
+    found = recorded()
     Result("recovery-bound", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "result.json", "table.txt"]
     told = (tmp_path / "table.txt").read_text(encoding="utf-8")
@@ -242,4 +260,4 @@ def test_findings_are_written_with_table_data_and_figure(tmp_path: Path) -> None
 
 
 def test_tasks_are_named_by_operator() -> None:
-    assert named(unit_graph(), (29, 17, 21)) == "o1[1 5] o3[1]"
+    assert model.named(unit_graph(), (29, 17, 21)) == "o1[1 5] o3[1]"

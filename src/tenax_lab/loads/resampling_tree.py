@@ -21,7 +21,7 @@ from tenax.operators.stateless import Stateless
 
 SOURCES = "sources"
 RESULTS = "results"
-WIDTHS = (16, 8, 4, 2, 1)  # of the sources and of the merges above them, as in paper 1, Figure 6
+WIDTHS = (16, 8, 4, 2, 1)  # of the sources and of the merges above them, as in Su, Zhou 2016, Figure 6
 KEPT = 0.8  # of a level, from batch to batch
 BLOCK = 250  # resamples that are drawn together, so that they fit into a processor's cache
 
@@ -45,7 +45,7 @@ class Load:
 class Smoothing(Computation):
     """The level of every sensor, smoothed over the batches, and its error over all sensors by resampling.
 
-    - Two producers send a row per sensor each, one row goes on: half as many, at every level of the tree.
+    - Two producers send a row per sensor each, one row goes on: half as many, at every depth of the tree.
     - The level depends on all batches before, and goes on upwards: a wrong state anywhere changes the results.
     - Cost: sensors × resamples, whatever was sent; the draws depend on the batch alone.
     """
@@ -62,7 +62,7 @@ class Smoothing(Computation):
         rows, sensors = given.frames[0], self.load.sensors
         sensor = rows["sequence"] % sensors if "sequence" in rows.columns else rows["sensor"]
         sums = np.bincount(sensor.to_numpy(), weights=rows["value"].to_numpy(), minlength=sensors)
-        before = next((one["level"].to_numpy() for one in state.values()), np.zeros(sensors))
+        before = next((kept["level"].to_numpy() for kept in state.values()), np.zeros(sensors))
         level = KEPT * before + (1.0 - KEPT) * sums
         error = resampled_error(level, self.load.resamples, given.batch)
         emitted = pl.DataFrame({"sensor": np.arange(sensors), "value": level, "error": np.full(sensors, error)})
@@ -98,8 +98,8 @@ def merge_tree(seed: int, load: Load, batches: int, times_s: Sequence[float] = (
 def tree_topology() -> Topology:
     """Sources (16) --> o1 (8) --> o2 (4) --> o3 (2) --> o4 (1) --> results, merges all of them."""
     operators = [Operator(SOURCES, WIDTHS[0])]
-    for level, width in enumerate(WIDTHS[1:], start=1):
-        operators.append(Operator(f"o{level}", width, (Input(operators[-1].name, Partitioning.MERGE),)))
+    for depth, width in enumerate(WIDTHS[1:], start=1):
+        operators.append(Operator(f"o{depth}", width, (Input(operators[-1].name, Partitioning.MERGE),)))
     last = Input(operators[-1].name, Partitioning.ONE_TO_ONE)
     return Topology("merge-tree", (*operators, Operator(RESULTS, WIDTHS[-1], (last,), output=Output())))
 
@@ -110,4 +110,4 @@ def with_times(topology: Topology, times_s: Sequence[float]) -> Topology:
     known: dict[str, PerTask] = {
         operator.name: tuple(times_s[graph.span(number)]) for number, operator in enumerate(graph.operators)
     }
-    return Topology(topology.name, tuple(replace(one, reprocess=known[one.name]) for one in topology.operators))
+    return Topology(topology.name, tuple(replace(each, reprocess=known[each.name]) for each in topology.operators))
