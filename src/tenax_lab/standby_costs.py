@@ -69,7 +69,7 @@ def protection(side: str, interval: int) -> Protection:
     """What a side asks for: all elements but the source are protected alike."""
     if side == PASSIVE:
         return Protection(checkpoint=Strategy.SWEEPING.value, checkpoint_every=interval)
-    mode = {ONE_SIDE: Standby.ACTIVE, BOTH_SIDES: Standby.BOTH}.get(side)
+    mode = {ONE_SIDE: Standby.ACTIVE, BOTH_SIDES: Standby.ACTIVE_ACTIVE}.get(side)
     return Protection(checkpoint_every=SELDOM, standby=dict.fromkeys(PROTECTED, mode) if mode else {})
 
 

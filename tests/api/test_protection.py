@@ -169,7 +169,7 @@ def test_checkpoints_are_chosen_for_the_topology_and_for_single_operators() -> N
 
 
 def test_the_command_line_speaks_of_single_operators() -> None:
-    own = Protection(checkpoint="individual", checkpoints={"sums": "none"}, standby={"out": "both"})
+    own = Protection(checkpoint="individual", checkpoints={"sums": "none"}, standby={"out": "active-active"})
     found = overridden(own, {"checkpoint": "sweeping, out=aligned"})
     assert (found.checkpoint, found.checkpoints) == ("sweeping", {"sums": "none", "out": "aligned"})
     found = overridden(own, {"checkpoint": "sums=synchronous", "standby": "sums=active,out=passive"})
@@ -205,10 +205,10 @@ def test_a_checkpoint_of_an_unknown_operator_is_refused_by_name() -> None:
 
 def test_standbys_of_single_operators_win_over_the_plan() -> None:
     built = topology().build().topology
-    active = planned(built, Protection(replicas=0, standby={"sums": "both"}))
+    active = planned(built, Protection(replicas=0, standby={"sums": "active-active"}))
     assert active.replicas == (Task("sums", 0), Task("sums", 1))
     assert active.active_active == active.replicas
-    assert "both copies send: sums[0 1]" in active.line
+    assert "active-active: sums[0 1]" in active.line
     assert planned(built, Protection(standby={"sums": "none"})).line.endswith("checkpoints aligned, sums none")
     passive = planned(built, Protection(replicas="all", standby={"sums": "passive"}))
     assert {task.operator for task in passive.replicas} == {"out"}

@@ -88,7 +88,9 @@ def test_a_folder_with_other_things_is_not_emptied(
 def test_a_child_is_told_the_whole_trial(seed: int) -> None:
     command = Command("app.py", {"rows": 5, "paced": True}, "out", drawn(seed), 12.5)
     assert Command.from_json(command.to_json()) == command
-    how = CHAOS.but(replicas=("a[0]", "b[*]"), standby_nodes=1, heartbeat="500ms", missed=4, standby={"a": "both"})
+    how = CHAOS.but(
+        replicas=("a[0]", "b[*]"), standby_nodes=1, heartbeat="500ms", missed=4, standby={"a": "active-active"}
+    )
     named = replace(command, trial=Trial(how))
     assert Command.from_json(named.to_json()) == named
 

@@ -115,14 +115,14 @@ def test_where_both_copies_send_each_chunk_counts_once(tmp_path: Path) -> None:
     # window (3) ─► top-local (3) ─► top (1): it gets what each of the three has sent from two nodes
     copied = [Task(name, index) for name in ("window", "top-local-1") for index in range(3)]
     runs = {}
-    for name in ("one", "both"):
+    for name in ("one", "active-active"):
         cluster = Cluster(application(tmp_path / name), tmp_path / name, 2)
         order = with_replicas(cluster, cluster.order(4, 1), copied)
-        active_active = frozenset(map(cluster.graph.number, copied)) if name == "both" else frozenset()
+        active_active = frozenset(map(cluster.graph.number, copied)) if name == "active-active" else frozenset()
         reports = cluster.run(replace(order, active_active=active_active))
         to_replicas = sum(report.sent.messages for report in reports if report.role is Role.REPLICA)
         runs[name] = (results(reports, tmp_path / name), to_replicas)
-    (wanted, silent), (got, to_replicas) = runs["one"], runs["both"]
+    (wanted, silent), (got, to_replicas) = runs["one"], runs["active-active"]
     assert silent == 0
     assert to_replicas > 0
     assert wanted.keys() == got.keys()

@@ -109,7 +109,7 @@ TARGETED: Mapping[str, tuple[str, Protection]] = {
     ),
     "neighbours, both copies of which send": (
         "kill join-1[0]+speed-window[0]@6b, return 1@10b",
-        Protection(standby={"speed-window": "both", "join-1": "both"}),
+        Protection(standby={"speed-window": "active-active", "join-1": "active-active"}),
     ),
     "neighbours, nothing stored": ("kill join-1[0]+speed-window[0]@12b, return 1@16b", Protection(checkpoint="none")),
     "all nodes, some operators never stored": (

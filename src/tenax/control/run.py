@@ -69,7 +69,7 @@ class Run:
     def active_active(self) -> frozenset[Task]:
         """The tasks whose replicas send as well."""
         standby = self.protection.standby
-        return frozenset(task for task in self.tasks if standby.get(task.operator) == Standby.BOTH)
+        return frozenset(task for task in self.tasks if standby.get(task.operator) == Standby.ACTIVE_ACTIVE)
 
     @cached_property
     def by_strategy(self) -> Mapping[Strategy, tuple[int, ...]]:

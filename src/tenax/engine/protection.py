@@ -57,7 +57,7 @@ class Protected:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
             said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
             if self.active_active:
-                said.append(f"both copies send: {_named(self.active_active)}")
+                said.append(f"active-active: {_named(self.active_active)}")
         match asked.backups_or_default:
             case Backups.SOURCE:
                 queued = need_outputs(asked.all_strategies)
@@ -76,7 +76,9 @@ class Protected:
     @property
     def active_active(self) -> tuple[Task, ...]:
         """The tasks whose replicas send as well."""
-        return tuple(task for task in self.replicas if self.protection.standby.get(task.operator) == Standby.BOTH)
+        return tuple(
+            task for task in self.replicas if self.protection.standby.get(task.operator) == Standby.ACTIVE_ACTIVE
+        )
 
     def replanned(self, rows: Rows, present: Collection[Task]) -> Replanned:
         """The best replicas by the rows that were counted, with as many as the protection asks for."""
@@ -134,7 +136,7 @@ def _replicas(topology: model.Topology, asked: Protection) -> tuple[Task, ...]:
     return graph.tasks(
         number
         for number, mode in enumerate(modes)
-        if mode in {Standby.ACTIVE, Standby.BOTH} or (number in chosen and mode is None)
+        if mode in {Standby.ACTIVE, Standby.ACTIVE_ACTIVE} or (number in chosen and mode is None)
     )
 
 

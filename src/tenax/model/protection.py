@@ -78,8 +78,8 @@ class Standby(StrEnum):
     """Stored states, and no replica."""
     ACTIVE = "active"
     """A replica of every task."""
-    BOTH = "both"
-    """Replicas that send as well (active-active): consumers drop what they get twice."""
+    ACTIVE_ACTIVE = "active-active"
+    """Replicas that send as well: consumers drop what they get twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class Protection:
     standby: Mapping[str, str] = option(
         by_operator(choice(Standby), "standby"),
         {},
-        "none, passive, active, or both: active, and both copies send. Several: join=active,speed=passive.",
+        "none, passive, active, or active-active: replicas that send as well. Several: join=active,speed=passive.",
         details="For single operators. `none`: no replicas, and `checkpoint` none. `passive`: no replicas. `active`: "
-        "replicas of all its tasks. `both`: these send as well, and consumers drop what they get twice.",
+        "replicas of all its tasks. `active-active`: these send as well, and consumers drop what they get twice.",
     )
     follow_load: float = option(
         number(0, 1),
