@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from typing import get_overloads
 
 import polars as pl
 import pytest
@@ -16,7 +18,8 @@ from tenax.control.coordinator import Coordinator
 from tenax.engine.protection import planned
 from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
 from tenax.model.graph import TaskGraph
-from tenax.model.protection import Backups, Outputs, Protection, Recovery, Strategy
+from tenax.model.options import options_of
+from tenax.model.protection import Backups, OperatorProtection, Outputs, Protection, Recovery, Strategy
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows
@@ -255,3 +258,44 @@ def test_an_operator_without_standby_has_neither_replicas_nor_stored_states() ->
     assert plan.protection.strategies == {"sums": Strategy.NONE}
     with pytest.raises(InvalidRequest, match="standby none stores no state, found checkpoint 'aligned' beside it"):
         Protection(standby={"sums": "none"}, checkpoints={"sums": "aligned"})
+
+
+def test_the_signature_of_protect_agrees_with_the_records_field_by_field() -> None:
+    whole, single = (inspect.signature(each).parameters for each in get_overloads(Topology.protect))
+    settings = {name: each for name, each in whole.items() if name != "self"}
+    assert list(settings) == list(options_of(Protection))
+    for name, option in options_of(Protection).items():
+        assert settings[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert settings[name].default == option.default
+    own = {name: each for name, each in single.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert list(own) == list(options_of(OperatorProtection))
+    assert all(own[name].default == option.default for name, option in options_of(OperatorProtection).items())
+    assert inspect.signature(Topology.protect) == inspect.signature(get_overloads(Topology.protect)[0])
+
+
+def test_single_operators_are_protected_by_name_before_or_after_all_others() -> None:
+    expected = Protection(
+        2, checkpoint="aligned", checkpoints={"sums": "sweeping"}, standby={"sums": "both", "out": "both"}
+    )
+    for backwards in (False, True):
+        made = topology()
+        calls: list[Callable[[], None]] = [
+            lambda made=made: made.protect(replicas=2),  # type: ignore[misc]
+            lambda made=made: made.protect("sums", "out", standby="both"),  # type: ignore[misc]
+            lambda made=made: made.protect("sums", checkpoint="sweeping"),  # type: ignore[misc]
+        ]
+        for call in reversed(calls) if backwards else calls:
+            call()
+        assert made.build().protection == expected
+
+
+def test_what_cannot_be_said_of_a_single_operator_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'replicas'"):
+        topology().protect("sums", replicas=2)  # type: ignore[call-overload]
+    with pytest.raises(InvalidRequest, match="standby is one of none, passive, active, both, found 'hot'"):
+        topology().protect("sums", standby="hot")
+    made = topology()
+    made.protect("sum", standby="active")
+    application = made.build()
+    with pytest.raises(InvalidRequest, match=r"operators that are no sources, found 'sum'.*sums"):
+        planned(application.topology, application.protection)
