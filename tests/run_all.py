@@ -26,12 +26,13 @@ GRACE_S = 60.0  # for a part that is interrupted to end what it has started
 POLL_S = 0.2
 
 CHAOS = ["tests/spark/test_chaos.py"]  # they need four nodes: started beside the two of the others
-OWN_CLUSTERS = [  # they start drivers in processes of their own, and need no cluster here
-    "tests/spark/test_killed_drivers.py",
+OWN_CLUSTERS = [  # they start what they need in processes of their own; the last one also needs a cluster here
     "tests/spark/test_quick_experiments.py",
+    "tests/spark/test_from_python.py",
     "tests/spark/test_standalone.py",
     "tests/spark/test_stopping.py",
     "tests/spark/test_wheel.py",
+    "tests/spark/test_killed_drivers.py",
 ]
 
 

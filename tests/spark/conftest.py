@@ -13,7 +13,7 @@ from tenax.model.settings import ClusterSettings
 class Clusters:
     """At most one cluster at a time, for Spark has one a process; what a test kills in it has returned before the next.
 
-    Tests on four nodes come after those on two, so each size is started once.
+    Tests on two nodes come before those on four, so each size is started once.
     """
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
@@ -54,5 +54,6 @@ def four(clusters: Clusters) -> Session:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on four nodes last, otherwise in their order."""
-    items.sort(key=lambda item: four.__name__ in getattr(item, "fixturenames", ()))
+    """First what starts clusters of its own, then tests on two nodes, then tests on four; otherwise in their order."""
+    sizes = [cluster.__name__, four.__name__]
+    items.sort(key=lambda item: [size in getattr(item, "fixturenames", ()) for size in reversed(sizes)])
