@@ -275,13 +275,16 @@ def test_the_signature_of_protect_agrees_with_the_records_field_by_field() -> No
 
 def test_single_operators_are_protected_by_name_before_or_after_all_others() -> None:
     expected = Protection(
-        2, checkpoint="aligned", checkpoints={"sums": "sweeping"}, standby={"sums": "both", "out": "both"}
+        2,
+        checkpoint="aligned",
+        checkpoints={"sums": "sweeping"},
+        standby={"sums": "active-active", "out": "active-active"},
     )
     for backwards in (False, True):
         made = topology()
         calls: list[Callable[[], None]] = [
             lambda made=made: made.protect(replicas=2),  # type: ignore[misc]
-            lambda made=made: made.protect("sums", "out", standby="both"),  # type: ignore[misc]
+            lambda made=made: made.protect("sums", "out", standby="active-active"),  # type: ignore[misc]
             lambda made=made: made.protect("sums", checkpoint="sweeping"),  # type: ignore[misc]
         ]
         for call in reversed(calls) if backwards else calls:
@@ -292,7 +295,7 @@ def test_single_operators_are_protected_by_name_before_or_after_all_others() -> 
 def test_what_cannot_be_said_of_a_single_operator_is_refused() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'replicas'"):
         topology().protect("sums", replicas=2)  # type: ignore[call-overload]
-    with pytest.raises(InvalidRequest, match="standby is one of none, passive, active, both, found 'hot'"):
+    with pytest.raises(InvalidRequest, match="standby is one of none, passive, active, active-active, found 'hot'"):
         topology().protect("sums", standby="hot")
     made = topology()
     made.protect("sum", standby="active")

@@ -41,7 +41,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_sections_and_operators_become_settings(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("max_attempts_unknown = 1", 'pass_deadline = "30s"'))
-    made = with_file(Settings.of(max_rows=7, standby={"out": "both"}), path)
+    made = with_file(Settings.of(max_rows=7, standby={"out": "active-active"}), path)
     assert made == Settings.of(
         max_rows=7,
         replicas=("speed[0]", "speed[*]"),
@@ -49,7 +49,7 @@ def test_sections_and_operators_become_settings(tmp_path: Path) -> None:
         pass_deadline="30s",
         nodes=4,
         checkpoints={"speed": "individual", "join": "none"},
-        standby={"out": "both", "join": "passive", "speed": "active"},
+        standby={"out": "active-active", "join": "passive", "speed": "active"},
     )
 
 
@@ -64,7 +64,10 @@ def test_sections_and_operators_become_settings(tmp_path: Path) -> None:
         ("[batches]\nmax_rows = 0", "[batches] max_rows is a whole number of at least 1, found 0: write 100000"),
         ("[cluster]\nheartbeat = 5", "[cluster] heartbeat is a time above 0, found 5: write '5s'"),
         ("[operators.join]\nreplicas = 3", "[operators.join] has no setting 'replicas'"),
-        ("[operators.join]\nstandby = 'hot'", "[operators.join] standby is one of none, passive, active, both"),
+        (
+            "[operators.join]\nstandby = 'hot'",
+            "[operators.join] standby is one of none, passive, active, active-active",
+        ),
         ("[operators]\njoin = 'none'", "[operators.join] is a section, found 'none'"),
         (
             "[start]\ndrain = true",
