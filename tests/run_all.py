@@ -25,9 +25,11 @@ DEADLINE_S = 3_600.0  # of a part: on a machine that is five times slower none t
 GRACE_S = 60.0  # for a part that is interrupted to end what it has started
 POLL_S = 0.2
 
-CHAOS = ["tests/spark/test_chaos.py"]  # they need four nodes: started beside the two of the others
-OWN_CLUSTERS = [  # they start what they need in processes of their own; the last one also needs a cluster here
+CHAOS = [  # they need four nodes: started beside the two of the others
+    "tests/spark/test_chaos.py",
     "tests/spark/test_quick_experiments.py",
+]
+OWN_CLUSTERS = [  # they start what they need in processes of their own; the last one also needs a cluster here
     "tests/spark/test_from_python.py",
     "tests/spark/test_standalone.py",
     "tests/spark/test_stopping.py",

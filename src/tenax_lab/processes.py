@@ -3,55 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+import psutil
 
 from tenax.errors import TenaxError
 from tenax.store.records import Json
 from tenax_lab.lab import Row
-from tenax_lab.sides.sides import FOUND, PEAK, STEP, Series
+from tenax_lab.sides.sides import PEAK, ROWS, STEP
 
 SAMPLE_S = 0.5
-STOP_S = 10.0  # how long a process that has told its findings may take to end
-PROC = Path("/proc")
+STOP_S = 10.0  # how long a process that has said all its rows may take to end
 
 
 class SideFailed(TenaxError):
-    """A process that measured something ended without telling what it found."""
+    """A process that measured something ended without saying what it observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a side found, and the most memory that it and its children held together."""
+    """What a side observed, and the most memory that it and its children held together."""
 
-    told: Any
+    rows: list[Row]
     peak_mb: float
-
-    @property
-    def rows(self) -> list[Row]:
-        """Its observations."""
-        return list(self.told)
-
-    @property
-    def series(self) -> Series:
-        """What a side tells that is not yet declared by column."""
-        return dict(self.told)
-
-
-def run_apart(module: str, seed: int, *, quick: bool, deadline_s: float, step: Callable[[str], None]) -> Series:
-    """What a module measures in a process of its own, because it needs a cluster of its own; its files go after it."""
-    with tempfile.TemporaryDirectory(prefix=f"tenax-{module.rpartition('.')[2].replace('_', '-')}-") as folder:
-        given: dict[str, Json] = {"work": folder, "seed": seed, "plan": "quick" if quick else "full"}
-        return run_side(module, given, deadline_s=deadline_s, step=step).series
 
 
 def run_side(
@@ -62,89 +44,78 @@ def run_side(
         command = [sys.executable, "-m", module, json.dumps(arguments)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
-        told: list[Measured] = []
-        reader = threading.Thread(target=_read, args=(process.stdout, told, step), daemon=True)
+        said: list[Measured] = []
+        reader = threading.Thread(target=_read, args=(process.stdout, said, step), daemon=True)
         reader.start()
         deadline = time.monotonic() + deadline_s
-        peak, seen = 0.0, {process.pid}
+        peak_mb, seen = 0.0, {process.pid}
         while process.poll() is None and time.monotonic() < deadline:
             members = tree(process.pid)
             seen |= set(members)
-            peak = max(peak, memory_mb(members))
+            peak_mb = max(peak_mb, memory_mb(members))
             time.sleep(SAMPLE_S)
         late = process.poll() is None
         _end(seen, process)
         reader.join(STOP_S)
-        if late or process.returncode or not told:
+        if late or process.returncode or not said:
             reason = f"no end after {deadline_s:g} s" if late else f"exit code {process.returncode}"
-            raise SideFailed(f"{module} tells what it measured, found {reason}: {_last_line(errors)}")
-    return Measured(told[-1].told, max(peak, told[-1].peak_mb))  # a short side ends before its second sample
+            raise SideFailed(f"{module} says what it measured, found {reason}: {_last_line(errors)}")
+    return Measured(said[-1].rows, max(peak_mb, said[-1].peak_mb))  # a short side ends before its second sample
 
 
 def tree(root: int) -> list[int]:
-    """A process and all that descend from it, as they are now. O(processes of the machine)."""
-    children: dict[int, list[int]] = {}
-    for entry in PROC.iterdir():
-        if entry.name.isdigit():
-            children.setdefault(_parent(entry), []).append(int(entry.name))
-    found = [root]
-    for pid in found:  # grows while it is read, by each process once
-        found += children.get(pid, [])
-    return found
+    """A process and all that descend from it, as they are now."""
+    try:
+        return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
+    except psutil.Error:
+        return [root]
 
 
-def memory_mb(pids: list[int]) -> float:
+def memory_mb(pids: Iterable[int]) -> float:
     """The memory of processes; pages that several share are counted once."""
     total = 0
-    for pid in pids:
-        try:
-            lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue  # it has ended
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+    for process in _living(pids):
+        with suppress(psutil.Error):
+            total += process.memory_full_info().pss
+    return total / 2**20
 
 
 def cpu_s(pids: Iterable[int]) -> float:
     """The processor time of processes, and of those children that they have outlived."""
-    ticks = 0
+    total = 0.0
+    for process in _living(pids):
+        with suppress(psutil.Error):
+            total += sum(process.cpu_times()[:4])  # in user and in system mode, its own and that of ended children
+    return total
+
+
+def _living(pids: Iterable[int]) -> Iterator[psutil.Process]:
+    """Those that have not ended: of one that has, its parent counts the time."""
     for pid in pids:
-        try:
-            fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue  # it has ended: whoever waited for it counts its time
-        ticks += sum(map(int, fields[11:15]))  # in user and in system mode, its own and that of ended children
-    return ticks / os.sysconf("SC_CLK_TCK")
+        with suppress(psutil.Error):
+            yield psutil.Process(pid)
 
 
-def _parent(entry: Path) -> int:
-    try:
-        return int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-    except OSError:
-        return 0
-
-
-def _read(lines: IO[str], told: list[Measured], step: Callable[[str], None]) -> None:
+def _read(lines: IO[str], said: list[Measured], step: Callable[[str], None]) -> None:
     """Take in what a side prints; a virtual machine below it may print other things."""
     for line in lines:
         try:
-            said = json.loads(line)
+            words = json.loads(line)
         except ValueError:
             continue
-        if isinstance(said, dict) and STEP in said:
-            step(said[STEP])
-        elif isinstance(said, dict) and FOUND in said:
-            told.append(Measured(said[FOUND], said[PEAK]))
+        if isinstance(words, dict) and STEP in words:
+            step(words[STEP])
+        elif isinstance(words, dict) and ROWS in words:
+            said.append(Measured(words[ROWS], words[PEAK]))
 
 
 def _end(seen: set[int], process: subprocess.Popen[str]) -> None:
     """End what is left of a process tree: executors of a side that was ended do not notice at once."""
-    mine = {pid for pid in seen if pid == process.pid or _parent(PROC / str(pid)) in seen | {1}}
-    for pid in sorted(mine) if process.poll() is None else ():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            continue
+    if process.poll() is None:
+        for member in _living(sorted(seen)):
+            with suppress(psutil.Error):
+                if member.pid == process.pid or member.ppid() in seen | {1}:
+                    member.kill()
     process.wait()
 
 

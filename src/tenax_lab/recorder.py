@@ -14,6 +14,7 @@ import polars as pl
 from tenax.chaos.oracle import Verdict
 from tenax.chaos.record import Recorder
 from tenax.chaos.runs import RESULTS
+from tenax.connectors.parquet import ParquetSink
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.costs import Costs
@@ -98,6 +99,14 @@ class RunRecorder(Recorder):
     def of(self, kind: Kind) -> pl.DataFrame:
         """The rows of a kind."""
         return pl.DataFrame([row for row in self.rows if row[WHAT] == kind], infer_schema_length=None)
+
+    @property
+    def back_s(self) -> float | None:
+        """From when a loss was known until all lost tasks were where the run was then; None if that never happened."""
+        seconds = {row["task"]: row["seconds"] for row in self.rows if row[WHAT] == Kind.BACK}
+        if not self.lost or set(self.lost) - set(seconds):
+            return None
+        return max(float(each) for each in seconds.values() if isinstance(each, float))
 
     def add(self, kind: Kind, **columns: str | int | float | bool | None) -> None:
         """One more row."""
@@ -250,8 +259,9 @@ class ShownFiles:
     - Publications follow each other and an event is handled before the next one begins, so none is missed.
     """
 
-    def __init__(self, recorder: RunRecorder, folders: Mapping[bool, Path], kept: Path, *, final: bool = False) -> None:
-        self._folders = folders
+    def __init__(self, recorder: RunRecorder, results: ParquetSink, kept: Path, *, final: bool = False) -> None:
+        self.results = results
+        self._folders = {False: results.folder, True: results.tentative}
         self._kept = kept
         self._final = final
         self._lost = self._returned = False

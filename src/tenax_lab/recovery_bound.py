@@ -21,7 +21,7 @@ from tenax.pictures.figures import Curve, Panel
 from tenax_lab import recovery_bound_model as model
 from tenax_lab.findings import Claim, Findings, Table
 from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
-from tenax_lab.loads.resampling_tree import Load, merge_tree, tree_topology
+from tenax_lab.loads.tree import Sensors, smoothing_tree, tree_topology
 from tenax_lab.recorder import Kind, RunRecorder
 from tenax_lab.report import curves, median, spread, table, value, values, yes_no
 from tenax_lab.runs import run
@@ -31,7 +31,7 @@ VICTIM = "o2"  # the operator with one task on each of the nodes: the node that 
 BLOCKING, INCREMENTAL = Recovery.BLOCKING.value, Recovery.INCREMENTAL.value
 TIME, LOSS = "time", "loss"
 PASS_DEADLINE_S = 300.0  # of a pass on a machine with other things to do
-FULL_LOAD = Load(255, 12_000)
+FULL_LOAD = Sensors(255, 12_000)
 GREY = 6  # the look of what is drawn to compare with
 
 
@@ -50,7 +50,7 @@ class BoundPlan(Plan[Case]):
     Steps are timed over `batches` without failures.
     """
 
-    load: Load = FULL_LOAD
+    load: Sensors = FULL_LOAD
     interval: int = 8
     per_pass: int = 2
     batches: int = 24
@@ -99,7 +99,7 @@ def prepare(bench: Bench, plan: BoundPlan) -> Iterator[Row]:
     With more nodes than cores, steps would wait for each other's processors, and T would count that.
     """
     settings = plan.settings(Protection(checkpoint_every=plan.interval), min(NODES, _cores()))
-    recorder = run(bench, merge_tree(bench.seed, plan.load, plan.batches), settings, by_task=True)
+    recorder = run(bench, smoothing_tree(bench.seed, plan.load, plan.batches), settings, by_task=True)
     bare = TaskGraph(tree_topology())
     names = [bare.operators[operator].name for operator in bare.operator_of]
     tasks = recorder.of(Kind.TASK).filter(pl.col("last") > pl.col("last").max() // 2)
@@ -123,7 +123,7 @@ def measure(bench: Bench, plan: BoundPlan, trial: Trial[Case]) -> Iterator[Row]:
     """Run the application, kill a node just before a checkpoint is due, and watch the way back."""
     timed: Timed = bench.prepared
     bound_s = timed.bounds_s[trial.case.length]
-    application = merge_tree(bench.seed, plan.load, 2 * plan.interval, timed.graph.reprocess.tolist())
+    application = smoothing_tree(bench.seed, plan.load, 2 * plan.interval, timed.graph.reprocess.tolist())
     settings = plan.settings(plan.protection(bound_s, trial.side), NODES)
     fault = parse_fault(FaultKind.KILL, f"{VICTIM}[{trial.case.victim}]@{plan.killed_at}b")
     judged = trial.case.victim == plan.cases[0].victim
@@ -453,7 +453,12 @@ def _stacked(blocking: pl.DataFrame) -> Panel:
 
 
 def _plan(
-    lengths: Sequence[int], victims: Sequence[int], incremental: Sequence[int], load: Load, interval: int, batches: int
+    lengths: Sequence[int],
+    victims: Sequence[int],
+    incremental: Sequence[int],
+    load: Sensors,
+    interval: int,
+    batches: int,
 ) -> BoundPlan:
     """`incremental` are the lengths for which live passes go on while tasks are missing, too."""
     return BoundPlan(
@@ -468,7 +473,7 @@ def _plan(
 
 EXPERIMENT = Experiment(
     full=_plan((1, 2, 3, 4), (0, 1, 2, 3), (2,), FULL_LOAD, interval=8, batches=24),
-    quick=_plan((2,), (1,), (), Load(63, 500), interval=4, batches=8),
+    quick=_plan((2,), (1,), (), Sensors(63, 500), interval=4, batches=8),
     measure=measure,
     report=report,
     prepare=prepare,

@@ -13,7 +13,7 @@ from tenax.planning.backups import recovery_latencies
 from tenax.planning.backups.latency import propagate
 from tenax.planning.levels import Layout, layout
 from tenax_lab.lab import Row
-from tenax_lab.loads.resampling_tree import with_times
+from tenax_lab.loads.tree import with_times
 from tenax_lab.recorder import Kind
 
 DECIMALS = 6  # of measured times: microseconds

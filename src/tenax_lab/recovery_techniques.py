@@ -2,68 +2,50 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tenax.engine.session import Session
-from tenax.model.protection import Protection, Recovery
-from tenax.pictures.figures import Curve, Panel
-from tenax.store.records import JsonObject, integer, text
-from tenax_lab.processes import run_apart
-from tenax_lab.results import Cell, Claim, Findings, Progress, Table
-from tenax_lab.sides.sides import Series, Step, serve
-from tenax_lab.tree_failures import (
-    NODES,
-    PATIENT,
-    PER_ROUND,
-    STANDBY,
-    Facts,
-    Ordeal,
-    all_primaries,
-    from_series,
-    lose,
-    one_node,
-    to_series,
-)
-from tenax_lab.tree_windows import WIDTHS, Arrival, Load
+import polars as pl
 
-DEADLINE_S = 3_600.0
+from tenax.model.protection import Protection, Recovery, Strategy
+from tenax.pictures.figures import Panel
+from tenax_lab.findings import Claim, Findings
+from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
+from tenax_lab.loads.tree import SHAPE, Arrival, Load
+from tenax_lab.report import claim_of_ratios, curves, ratios, spread, table, values, yes_no
+from tenax_lab.runs import SELDOM
+from tenax_lab.tree_losses import CLUSTER, LOSS, PER_ROUND, Scenario, all_primaries, kill_after, lose, one_node
+
 ACTIVE, CHECKPOINT, REPLAY = "active replicas", "checkpoint", "source replay"
-TECHNIQUES = (ACTIVE, CHECKPOINT, REPLAY)
+ALIGNED = "aligned checkpoint"
+TECHNIQUES = (ACTIVE, CHECKPOINT, ALIGNED, REPLAY)
 ONE, PRIMARIES = "one node", "all primaries"
-SELDOM = 1_000_000  # batches between checkpoints where there are to be none
 AFTER = 3  # batches that come after the kill
 GOAL_BATCHES = 1
+LATENCY = "final_s"
+GROWS_WITH_RATE = {ACTIVE: "little influence", CHECKPOINT: "proportional", REPLAY: "proportional"}
+GROWS_WITH_WINDOWS = {ACTIVE: "little influence", REPLAY: "longer windows, longer latency"}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A loss to be measured."""
 
-    technique: str
     lost: str
     rate: int
     window_s: int
 
-    @property
-    def label(self) -> str:
-        """For those who wait, and the name of its series."""
-        return f"{self.technique}, {self.lost} lost, {self.rate:,} tuples/s, windows of {self.window_s} s"
-
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is measured: batches of `batch_s` of event time, a checkpoint every `interval` batches.
+class TechniquePlan(Plan[Case]):
+    """Batches of `batch_s` of event time, a checkpoint every `interval` batches.
 
     Nodes are killed when windows are full and the next batch would bring a checkpoint, so that as much as ever is
     replayed from the last one; and from the sources little more than a window.
     """
 
-    cases: tuple[Case, ...]
-    batch_s: int
-    interval: int
+    batch_s: int = 2
+    interval: int = 5
 
     def load(self, case: Case) -> Load:
         """What the tree has to do."""
@@ -71,59 +53,7 @@ class Plan:
 
     def kill_at(self, case: Case) -> int:
         """The batch after which nodes are killed."""
-        full = self.load(case).batches(case.window_s) + 1
-        return -(-(full + 1) // self.interval) * self.interval - 1
-
-
-def _cases(rates: Sequence[int], windows: Sequence[int]) -> tuple[Case, ...]:
-    """Every technique in turn under each circumstance, so that what disturbs the machine disturbs all of them."""
-    return tuple(
-        Case(technique, lost, rate, window_s)
-        for window_s in windows
-        for rate in rates
-        for lost in (ONE, PRIMARIES)
-        for technique in TECHNIQUES
-    )
-
-
-FULL = Plan(_cases((1_000, 2_000), (10, 30)), batch_s=2, interval=5)
-QUICK = Plan(
-    (Case(ACTIVE, PRIMARIES, 50, 4), Case(CHECKPOINT, ONE, 50, 4), Case(REPLAY, PRIMARIES, 50, 4)),
-    batch_s=2,
-    interval=3,
-)
-PLANS = {"full": FULL, "quick": QUICK}
-
-
-def run(seed: int, quick: bool, progress: Progress) -> Findings:
-    """Measure in a process of its own, because it needs a cluster of its own size."""
-    plan = QUICK if quick else FULL
-    progress.total(len(plan.cases))
-    series = run_apart(__name__, seed, quick=quick, deadline_s=DEADLINE_S, step=progress.advance)
-    return findings(plan, {case: from_series(case.label, series) for case in plan.cases})
-
-
-def measure(arguments: JsonObject, step: Step) -> Series:
-    """All cases in one session, one after the other; nodes that were killed are back before the next begins."""
-    plan, work, seed = PLANS[text(arguments, "plan")], Path(text(arguments, "work")), integer(arguments, "seed")
-    session = Session(work / "cluster", PATIENT)
-    found: Series = {}
-    try:
-        for number, case in enumerate(plan.cases):
-            facts = lose(session, ordeal(plan, case, seed), work / f"run-{number}")
-            found |= to_series(case.label, facts)
-            step(case.label)
-    finally:
-        session.stop()
-    return found
-
-
-def ordeal(plan: Plan, case: Case, seed: int) -> Ordeal:
-    """What a case means for a run: batches come as fast as they are run, and some more after the kill."""
-    load, kill_at = plan.load(case), plan.kill_at(case)
-    kill = one_node(kill_at) if case.lost == ONE else all_primaries(load, kill_at)
-    batches = kill_at + AFTER
-    return Ordeal(seed, load, Arrival(batches, batches), protection(case.technique, plan.interval), kill)
+        return kill_after(self.load(case), self.interval)
 
 
 def protection(technique: str, interval: int) -> Protection:
@@ -131,170 +61,137 @@ def protection(technique: str, interval: int) -> Protection:
     return Protection(
         replicas="all" if technique == ACTIVE else 0,
         recovery=Recovery.BLOCKING.value,
+        checkpoint=(Strategy.INDIVIDUAL if technique == CHECKPOINT else Strategy.ALIGNED).value,
         checkpoint_every=SELDOM if technique == REPLAY else interval,
     )
 
 
-Found = Mapping[Case, Facts]
+def measure(bench: Bench, plan: TechniquePlan, trial: Trial[Case]) -> list[Row]:
+    """One loss; nodes that were killed are back before the next begins."""
+    load, kill_at = plan.load(trial.case), plan.kill_at(trial.case)
+    kill = one_node(kill_at) if trial.case.lost == ONE else all_primaries(load, kill_at)
+    batches = kill_at + AFTER
+    return lose(bench, Scenario(load, Arrival(batches, batches), protection(trial.side, plan.interval), kill))
 
 
-def findings(plan: Plan, found: Found) -> Findings:
-    """Tables, claims and pictures of what was measured."""
-    scale = [plan.batch_s / one.batch_s for one in found.values()]
-    kills = {(one.window_s, plan.kill_at(one)) for one in plan.cases}
+def report(plan: TechniquePlan, frame: pl.DataFrame) -> Findings:
+    """Latencies to the first final output, by technique and loss."""
+    losses = frame.filter(what=LOSS)
+    scale = values(losses, plan.batch_s / pl.col("batch_time_s"))
+    kills = sorted({(case.window_s, plan.kill_at(case)) for case in plan.cases})
     return Findings(
         settings={
-            "cluster": f"local-cluster[{NODES},2,1024]: {STANDBY} standby, {NODES - STANDBY} with all primaries",
-            "topology": f"{' > '.join(map(str, WIDTHS))} merges, windows every 1 s at four levels, selectivity 0.5",
+            "cluster": CLUSTER,
+            "topology": f"{SHAPE}, windows every 1 s at four levels, selectivity 0.5",
             "rates": "tuples/s of each of 16 sources, in event time",
             "a batch": f"{plan.batch_s} s of event time, as fast as they can be run: {min(scale):.2g} to "
             f"{max(scale):.2g} s of event time a second",
-            "checkpoints": f"aligned, every {plan.interval} batches ({plan.interval * plan.batch_s} s)",
+            "checkpoints": f"every {plan.interval} batches ({plan.interval * plan.batch_s} s), of each task by itself; "
+            f"{ALIGNED}s of all at one batch",
             "failure": "SIGKILL after the batch before a checkpoint, once windows are full: "
-            + ", ".join(f"batch {batch} for {window_s} s" for window_s, batch in sorted(kills)),
+            + ", ".join(f"batch {batch} for {window_s} s" for window_s, batch in kills),
             "recovery": f"blocking, in rounds of at most {PER_ROUND} batches",
         },
-        tables=(_table(found),),
-        claims=tuple(_claims(found)),
-        remarks=_remarks(found),
-        panels=_panels(found),
+        tables=(
+            table(
+                "From the kill to the first complete final output after it; progress is back as the paper counts "
+                "recovery",
+                losses,
+                {
+                    "technique": "side",
+                    "lost": "lost",
+                    "window s": "window_s",
+                    "tuples/s": "rate",
+                    "tasks lost": "lost_tasks",
+                    "detection s": "detection_s",
+                    "progress back s": "back_s",
+                    "final again s": LATENCY,
+                    "× a batch": pl.col(LATENCY) / pl.col("batch_time_s"),
+                    "replayed": "replayed",
+                    "batches": "batches",
+                    "exact": yes_no("exact"),
+                },
+            ),
+        ),
+        claims=tuple(_claims(losses)),
+        remarks=(
+            f"the oracle found {losses['exact'].sum()} of {losses.height} runs exact: final results as without "
+            "failures, to the byte",
+            "checkpoint is as in the paper: every task is stored by itself, by timers that are spread over the "
+            "interval, while the others go on. Then what a lost task needs of its producers since may be asked for "
+            "again. An aligned checkpoint, which the paper has not, is of all tasks at one batch",
+            "a batch is computed by columns, so that a core has more to do with 32 tasks, stages and jobs than with so "
+            "many tuples: twice the rate, which is the paper's, changes little here",
+            "source replay: no checkpoint is stored before the kill, so everything since batch 1 is replayed, which is "
+            "little more than a window; the paper's Storm replays the tuples of unfinished windows",
+            "one node lost: its tasks go to the other node with primaries unless they have replicas; all primaries "
+            "lost: to the standby nodes; sources are logged and go on anywhere at once, the paper keeps them alive",
+            "replicas step with their primaries and drop nothing but what a checkpoint covers: the paper's interval of "
+            "synchronisation has nothing to resend here, and is not varied",
+        ),
+        panels=tuple(_panels(plan, losses)),
         panel_columns=2,
     )
 
 
-def _table(found: Found) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            case.technique,
-            case.lost,
-            case.window_s,
-            case.rate,
-            one.lost,
-            one.detection_s,
-            one.back_s,
-            one.final_s,
-            one.final_s / one.batch_s,
-            one.replayed,
-            one.batches,
-            "yes" if one.exact else "NO",
-        )
-        for case, one in found.items()
-    ]
-    columns = (
-        "technique",
-        "lost",
-        "window s",
-        "tuples/s",
-        "tasks lost",
-        "detection s",
-        "progress back s",
-        "final again s",
-        "× a batch",
-        "replayed",
-        "batches",
-        "exact",
+def _claims(losses: pl.DataFrame) -> Iterator[Claim]:
+    active = losses.filter(side=ACTIVE)
+    yield Claim(
+        "active replicas: batches run from the kill to the first complete final output, at any rate and window",
+        f"{GOAL_BATCHES} batch",
+        max(values(active, "batches")),
+        "batches at most",
+        f"{active.filter(pl.col('batches') <= GOAL_BATCHES).height} of {active.height} losses in {GOAL_BATCHES}; in "
+        f"seconds {spread(active[LATENCY])}, {spread(active[LATENCY] / active['batch_time_s'])} times what a batch "
+        "takes without a failure",
+        "we aim at",
     )
-    title = "From the kill to the first complete final output after it; progress is back as the paper counts recovery"
-    return Table(title, columns, tuple(rows))
-
-
-def _claims(found: Found) -> list[Claim]:
-    ours = [one for case, one in found.items() if case.technique == ACTIVE]
-    claims = [
-        Claim(
-            "active replicas: batches run from the kill to the first complete final output, at any rate and window",
-            f"{GOAL_BATCHES} batch",
-            float(max(one.batches for one in ours)),
-            "batches at most",
-            f"{sum(one.batches <= GOAL_BATCHES for one in ours)} of {len(ours)} losses in {GOAL_BATCHES}; in seconds "
-            f"{_range([one.final_s for one in ours])}, {_range([one.final_s / one.batch_s for one in ours])} times "
-            "what a batch takes without a failure",
-            "we aim at",
-        )
-    ]
     for lost in (ONE, PRIMARIES):
-        for technique in (CHECKPOINT, REPLAY):
-            cases = [case for case in found if (case.technique, case.lost) == (technique, lost)]
-            claims += _claim(
-                f"{lost} lost: latency with {technique} over that with active replicas",
-                "active is much lower (no number)",
-                ratios(found, [(case, replace(case, technique=ACTIVE)) for case in cases]),
-            )
-    low, high = (pick(case.rate for case in found) for pick in (min, max))
-    for technique, said in ((ACTIVE, "little influence"), (CHECKPOINT, "proportional"), (REPLAY, "proportional")):
-        cases = [case for case in found if case.technique == technique and low < case.rate == high]
-        claims += _claim(
-            f"{technique}: latency at {high:,} over that at {low:,} tuples/s",
-            said,
-            ratios(found, [(case, replace(case, rate=low)) for case in cases]),
-        )
-    short, long = (pick(case.window_s for case in found) for pick in (min, max))
-    for technique, said in ((ACTIVE, "little influence"), (REPLAY, "longer windows, longer latency")):
-        cases = [case for case in found if case.technique == technique and short < case.window_s == long]
-        claims += _claim(
-            f"{technique}: latency with windows of {long} s over that with {short} s",
-            said,
-            ratios(found, [(case, replace(case, window_s=short)) for case in cases]),
-        )
-    return claims
+        own = losses.filter(lost=lost)
+        for technique in (CHECKPOINT, ALIGNED, REPLAY):
+            slower = ratios(own, LATENCY, technique, ACTIVE, ["rate", "window_s"])
+            statement = f"{lost} lost: latency with {technique} over that with active replicas"
+            said = "active is much lower (no number)" if technique != ALIGNED else "not compared"
+            yield from claim_of_ratios(statement, said, slower)
+    for column, compared, said_of in (
+        ("rate", "latency at {:,} over that at {:,} tuples/s", GROWS_WITH_RATE),
+        ("window_s", "latency with windows of {} s over that with {} s", GROWS_WITH_WINDOWS),
+    ):
+        least, most = (int(end(values(losses, column))) for end in (min, max))
+        for technique, said in said_of.items() if most > least else ():
+            own = losses.filter(side=technique)
+            others = [other for other in ("lost", "rate", "window_s") if other != column]
+            more = ratios(own, LATENCY, pl.col(column) == most, pl.col(column) == least, others)
+            yield from claim_of_ratios(f"{technique}: {compared.format(most, least)}", said, more)
 
 
-def _claim(what: str, said: str, found: Sequence[float]) -> list[Claim]:
-    """A ratio of latencies beside what the paper says; nothing if nothing was compared."""
-    if not found:
-        return []
-    return [Claim(what, said, statistics.median(found), "×", f"median of {len(found)} pairs, {_range(found)}")]
-
-
-def ratios(found: Found, pairs: Sequence[tuple[Case, Case]]) -> list[float]:
-    """The latency of the first case over that of the second, for pairs of which both were measured."""
-    return [found[one].final_s / found[other].final_s for one, other in pairs if one in found and other in found]
-
-
-def _remarks(found: Found) -> tuple[str, ...]:
-    exact = sum(one.exact for one in found.values())
-    return (
-        f"the oracle found {exact} of {len(found)} runs exact: final results as without failures, to the byte",
-        "a batch is computed by columns, so that a core has more to do with 32 tasks, stages and jobs than with so "
-        "many tuples: twice the rate, which is the paper's, changes little here",
-        "source replay: no checkpoint is stored before the kill, so everything since batch 1 is replayed, which is "
-        "little more than a window; the paper's Storm replays the tuples of unfinished windows",
-        "one node lost: its tasks go to the other node with primaries unless they have replicas; all primaries lost: "
-        "to the standby nodes; sources are logged and go on anywhere at once, the paper keeps them alive",
-        "replicas step with their primaries and drop nothing but what a checkpoint covers: the paper's interval of "
-        "synchronisation has nothing to resend here, and is not varied",
-    )
-
-
-def _panels(found: Found) -> tuple[Panel, ...]:
+def _panels(plan: TechniquePlan, losses: pl.DataFrame) -> Iterator[Panel]:
     said = {
         ONE: "active much lower, whatever rate and window; passive grows with the rate (Figure 7)",
         PRIMARIES: "the benefit of active replicas is larger than for a single node (Figure 8)",
     }
-    panels = []
+    labels = "tuples/s of each source", "seconds to the next final output"
     for lost in (ONE, PRIMARIES):
-        for window_s in sorted({case.window_s for case in found}):
-            curves = []
-            for look, technique in enumerate(TECHNIQUES):
-                points = sorted(
-                    (case.rate, one.final_s)
-                    for case, one in found.items()
-                    if (case.technique, case.lost, case.window_s) == (technique, lost, window_s)
-                )
-                if points:
-                    rates, seconds = zip(*points, strict=True)
-                    curves.append(Curve(technique, tuple(map(float, rates)), seconds, look))
-            if curves:
-                highest = 1.1 * max(one.final_s for case, one in found.items() if case.lost == lost)
+        own = losses.filter(lost=lost)
+        for window_s in sorted({case.window_s for case in plan.cases}):
+            drawn = curves(own.filter(window_s=window_s), "rate", LATENCY, looks=TECHNIQUES)
+            if drawn:
                 title = f"{lost[0].upper()}{lost[1:]} lost, windows of {window_s} s"
-                labels = ("tuples/s of each source", "seconds to the next final output")
-                panels.append(Panel(title, *labels, tuple(curves), said[lost], y_range=(0.0, highest)))
-    return tuple(panels)
+                yield Panel(title, *labels, drawn, said[lost], y_range=(0.0, 1.1 * max(values(own, LATENCY))))
 
 
-def _range(values: Sequence[float]) -> str:
-    return f"{min(values):.2f} to {max(values):.2f}"
+def _cases(rates: tuple[int, ...], windows_s: tuple[int, ...]) -> tuple[Case, ...]:
+    return tuple(Case(lost, rate, each) for each in windows_s for rate in rates for lost in (ONE, PRIMARIES))
 
 
-if __name__ == "__main__":
-    serve(measure)
+EXPERIMENT = Experiment(
+    full=TechniquePlan(_cases((1_000, 2_000), (10, 30)), TECHNIQUES),
+    quick=TechniquePlan(
+        _cases((50,), (4,)),
+        TECHNIQUES,
+        applies=lambda case, side: (side in (CHECKPOINT, ALIGNED)) == (case.lost == ONE),
+        interval=3,
+    ),
+    measure=measure,
+    report=report,
+)

@@ -6,14 +6,12 @@ import importlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from tenax.errors import InvalidRequest
 from tenax.model.topology import suggestion
 from tenax_lab.findings import Machine, Result
-from tenax_lab.lab import NoProgress, Progress, observe_and_report
+from tenax_lab.lab import Experiment, NoProgress, Progress, observe_and_report
 
 if TYPE_CHECKING:
     from tenax.engine.session import Session
@@ -137,6 +135,13 @@ def experiment(name: str) -> Entry:
     raise InvalidRequest(f"unknown experiment {name!r}{suggestion(name, (entry.name for entry in EXPERIMENTS))}")
 
 
+def declared(name: str) -> Experiment[Any]:
+    """What the module of an experiment declares."""
+    module = importlib.import_module(f"tenax_lab.{experiment(name).module}")
+    declaration: Experiment[Any] = module.EXPERIMENT
+    return declaration
+
+
 def run_experiment(
     name: str,
     *,
@@ -153,15 +158,16 @@ def run_experiment(
     one of their own.
     """
     entry = experiment(name)
-    module = importlib.import_module(f"tenax_lab.{entry.module}")
-    watched = NoProgress() if progress is None else progress
     start = time.perf_counter()
-    if hasattr(module, "EXPERIMENT"):
-        observations, findings = observe_and_report(
-            module.EXPERIMENT, name, seed=seed, quick=quick, progress=watched, session=session, nodes=nodes
-        )
-    else:
-        observations, findings = pl.DataFrame(), module.run(seed, quick, watched)
+    observations, findings = observe_and_report(
+        declared(name),
+        name,
+        seed=seed,
+        quick=quick,
+        progress=NoProgress() if progress is None else progress,
+        session=session,
+        nodes=nodes,
+    )
     seconds = time.perf_counter() - start
     circumstances = entry.name, entry.summary, entry.figure, seed, quick, Machine.here(), seconds
     result = Result(*circumstances, findings, observations)

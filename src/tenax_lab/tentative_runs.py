@@ -44,8 +44,7 @@ def run_failure(
 
     def keep(recorder: recording.RunRecorder, _: Driver, folder: Path) -> None:
         sink = ParquetSink(recorder.results(query.output))
-        folders = {False: sink.folder, True: sink.tentative}
-        kept.append(recording.ShownFiles(recorder, folders, folder / "kept", final=True))
+        kept.append(recording.ShownFiles(recorder, sink, folder / "kept", final=True))
 
     graph = TaskGraph(app.topology)
     every_task = "+".join(str(task) for task in graph.tasks(range(len(graph))))

@@ -216,7 +216,7 @@ def test_results_are_compared_up_to_the_last_window_of_all_sides() -> None:
         peers.same_results({"long": long, "gap": long[[0, 2]]})
 
 
-def test_a_side_tells_its_series_and_the_memory_of_its_tree(tmp_path: Path) -> None:
+def test_a_side_says_its_rows_and_the_memory_of_its_tree(tmp_path: Path) -> None:
     write_inputs(tmp_path / "inputs", 1, SHAPE)
     steps: list[str] = []
     found = run_side(

@@ -24,25 +24,10 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Strategy
 from tenax_lab import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
-from tenax_lab.element_chain import (
-    CUTS,
-    NODES,
-    PROTECTED,
-    Ledger,
-    Load,
-    Passed,
-    Stored,
-    chain,
-    chain_plan,
-    chain_settings,
-)
 from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.lab import Plan, Row, Trial, frame
+from tenax_lab.loads.chain import CUTS, NODES, PROTECTED, Load, chain, chain_plan, chain_settings
 from tenax_lab.recorder import Kind
-from tenax_lab.recovery_delay_findings import ACTIVE, PASSIVE, Case
-from tenax_lab.recovery_delay_findings import Plan as DelayPlan
-from tenax_lab.recovery_delay_findings import findings as delay_findings
-from tenax_lab.sides.sides import Series
 
 LOAD = Load(4, 100)
 
@@ -63,14 +48,14 @@ def written(found: Findings, folder: Path) -> str:
     return (folder / "table.txt").read_text(encoding="utf-8")
 
 
-def test_the_chain_lies_on_four_nodes_with_two_elements_each(tmp_path: Path) -> None:
-    graph = TaskGraph(chain(1, LOAD, tmp_path).topology)
+def test_the_chain_lies_on_four_nodes_with_two_elements_each() -> None:
+    graph = TaskGraph(chain(1, LOAD).topology)
     homes = place_tasks(graph, [Node(f"n{number}") for number in range(NODES)], CUTS).primaries
     assert [homes[task] for task in graph.tasks(range(len(graph)))] == [f"n{number // 2}" for number in range(8)]
 
 
-def test_a_pass_of_the_chain_has_one_batch(tmp_path: Path) -> None:
-    application = chain(1, LOAD, tmp_path)
+def test_a_pass_of_the_chain_has_one_batch() -> None:
+    application = chain(1, LOAD)
     asked = standby_costs.protection(standby_costs.PASSIVE, 8)
     settings = chain_settings(asked, LOAD)
     assert (settings.max_batches_per_pass, settings.protection.checkpoint_every) == (1, 8)
@@ -79,18 +64,13 @@ def test_a_pass_of_the_chain_has_one_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("side", "copies", "active_active"), [("none", 0, 0), ("active, output off", 7, 0)])
-def test_standbys_are_asked_for_as_a_user_does(tmp_path: Path, side: str, copies: int, active_active: int) -> None:
-    application = chain(1, LOAD, tmp_path)
+def test_standbys_are_asked_for_as_a_user_does(side: str, copies: int, active_active: int) -> None:
+    application = chain(1, LOAD)
     plan = chain_plan(application, standby_costs.protection(side, 8))
     assert (len(plan.replicas), len(plan.active_active)) == (copies, active_active)
     both = standby_costs.protection(standby_costs.BOTH_SIDES, 8)
     assert len(chain_plan(application, both).active_active) == len(PROTECTED)
     assert not planned(application.topology, standby_costs.protection("none", 8)).replicas
-
-
-def ledger(stored: list[Stored], batches: int, sent_bytes: int = 0) -> Ledger:
-    passes = [Passed(batch, 0.2, 3, sent_bytes, 0) for batch in range(1, batches + 1)]
-    return Ledger(stored=stored, passes=passes)
 
 
 def observed(plan: Plan[Any], rows: Callable[[Trial[Any]], Iterable[Row]]) -> pl.DataFrame:
@@ -146,44 +126,41 @@ def test_bytes_of_checkpoints_are_counted_from_the_second_interval_to_the_end(qu
     assert "sweeping 10 %" in text
 
 
-def standby_series(plan: standby_costs.Plan) -> Series:
-    found: Series = {}
+@pytest.mark.parametrize("quick", [False, True])
+def test_bytes_of_standbys_are_compared_with_those_of_none(quick: bool, tmp_path: Path) -> None:
+    plan = standby_costs.EXPERIMENT.plan(quick=quick)
     times = dict(zip(standby_costs.SIDES, (1, 2, 4, 1), strict=True))
-    for rate in plan.rates:
-        for side in standby_costs.SIDES:
-            load = plan.load(side, rate)
-            stored = [Stored(batch, 2, 5 * load.batch_rows, 0, 0.1) for batch in range(1, load.batches + 1)]
-            found |= ledger(stored, load.batches, 100 * times[side] * load.batch_rows).series(f"{side} {rate}")
-    return found
 
+    def rows(trial: Trial[standby_costs.Case]) -> list[Row]:
+        load = plan.load(trial)
+        stored = [checkpoint(batch, 5 * load.batch_rows, 0, 0.1) for batch in range(1, load.batches + 1)]
+        made = run_rows(stored, load.batches, 100 * times[trial.side] * load.batch_rows)
+        return [{**row, "batches": load.batches, "batch_rows": load.batch_rows} for row in made]
 
-@pytest.mark.parametrize("plan", [standby_costs.FULL, standby_costs.QUICK])
-def test_bytes_of_standbys_are_compared_with_those_of_none(plan: standby_costs.Plan, tmp_path: Path) -> None:
-    found = standby_costs.findings(plan, standby_series(plan))
+    found = standby_costs.report(plan, observed(plan, rows))
     assert [row["times none"] for row in rows_of(found, "What is sent")[:4]] == pytest.approx([1, 2, 4, 1.05])
     assert claimed(found, "bytes that passive") == pytest.approx(5.0)
     assert "the most of" in " ".join(written(found, tmp_path).split())
 
 
 # Batches of 1 s; a checkpoint every 10 batches rides in the second after it is due and is committed beside the next.
-CARRIED = checkpoint_throughput.Plan(1_000, 10, 10, 30, 1)
+CARRIED = checkpoint_throughput.Case(1_000, 10, 10, 30)
 
 
-def carried(more_s: dict[int, float], stored: list[int], seconds: float = 0.2) -> Ledger:
-    """A run whose passes take 1 s each, some of them more."""
+def carried(more_s: dict[int, float], stored: list[int], seconds: float = 0.2) -> pl.DataFrame:
+    """What is observed of a run whose passes take 1 s each, some of them more."""
     at_s = accumulate(1.0 + more_s.get(batch, 0.0) for batch in range(1, CARRIED.load.batches + 1))
-    return Ledger(
-        stored=[Stored(batch, 4, 100, 0, seconds) for batch in stored],
-        published_s=[(at, batch) for batch, at in enumerate(at_s, 1)],
-    )
+    rows = [checkpoint(batch, 100, 0, seconds) for batch in stored]
+    rows += [{"what": Kind.FINAL.value, "at_s": at, "last": batch} for batch, at in enumerate(at_s, 1)]
+    return frame(checkpoint_throughput.observations(CARRIED, frame(rows), 0.0))
 
 
 def test_the_pass_that_carries_a_checkpoint_and_the_next_are_compared_with_calm_ones_around_them() -> None:
-    found = checkpoint_throughput.recorded(CARRIED, carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40]))
+    found = carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40])
     calm_s = (1.0 + 3.0 + 1.0 + 1.0 + 1.0) / 5  # of batches 11 and 14 to 17; those before belong to the warm-up
-    assert found["extra s"] == pytest.approx([2.4 - 2 * calm_s, 0.5])
-    assert found["stored"] == [2.0]  # not those of the warm-up, and not the last one, at the end of the run
-    assert sum(found["pass s"]) == pytest.approx(32.9)
+    assert found["extra_s"].drop_nulls().to_list() == pytest.approx([2.4 - 2 * calm_s, 0.5])
+    assert found["stored_s"].count() == 2  # not those of the warm-up, and not the last one, at the end of the run
+    assert found["pass_s"].sum() == pytest.approx(32.9)
 
 
 def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_them() -> None:
@@ -193,23 +170,24 @@ def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_th
 
 
 def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> None:
-    found: Series = {}
-    for name, more_s in (("none", 0.0), ("aligned", 0.2), ("sweeping", 3.0)):
-        stored = [12, 22, 32] if name != "none" else []
-        for _ in range(3):
-            ledger = carried(dict.fromkeys((12, 22, 32), more_s), stored)
-            for what, values in checkpoint_throughput.recorded(CARRIED, ledger).items():
-                found.setdefault(f"{name} {what}", []).extend(values)
-    told = checkpoint_throughput.findings(CARRIED, found)
+    def told_for(every: int) -> Findings:
+        plan = Plan((replace(CARRIED, every=every),), checkpoint_throughput.SIDES, rounds=3)
+        longer_s = {"none": 0.0, "aligned": 0.2, "sweeping": 3.0}
+
+        def rows(trial: Trial[checkpoint_throughput.Case]) -> list[Row]:
+            stored = [12, 22, 32] if trial.side != "none" else []
+            return list(carried(dict.fromkeys((12, 22, 32), longer_s[trial.side]), stored).iter_rows(named=True))
+
+        return checkpoint_throughput.report(plan, observed(plan, rows))
+
+    told = told_for(10)
     assert claimed(told, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
     assert claimed(told, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
     counted = {row["checkpoints"]: row for row in rows_of(told, "What was stored")}
     assert counted["aligned"]["% of the time, every 10 batches"] == pytest.approx(100 * 0.6 / 30.6)
     assert counted["none"]["s each"] is None
-    seldom = replace(CARRIED, every=20)  # half as often as it is told for
-    assert claimed(
-        checkpoint_throughput.findings(seldom, found), "throughput that aligned", "we aim at"
-    ) == pytest.approx(100 * 1.2 / 30.6)
+    seldom = told_for(20)  # half as often as it is told for
+    assert claimed(seldom, "throughput that aligned", "we aim at") == pytest.approx(100 * 1.2 / 30.6)
     text = " ".join(written(told, tmp_path).split())
     assert "likely 2 to 2 % by 9 checkpoints; met" in text
     assert "likely 23 to 23 % by 9 checkpoints; not met" in text
@@ -245,11 +223,12 @@ LOSS = (
 
 def test_the_delay_is_cut_into_what_follows_each_other() -> None:
     assert recovery_delay.delay(LOSS) == {
-        "detection s": [3.0],
-        "redeployment s": [0.25],
-        "replay s": [1.0],
-        "new pass s": [0.75],
-        "replayed batches": [3.0],
+        "what": "delay",
+        "detection_s": 3.0,
+        "redeployment_s": 0.25,
+        "replay_s": 1.0,
+        "new_pass_s": 0.75,
+        "replayed": 3,
     }
 
 
@@ -263,33 +242,35 @@ def test_what_the_output_shows_is_told_by_the_sequence_numbers_of_its_files(tmp_
         pl.DataFrame({"sequence": [last - 1, last]}).write_parquet(tmp_path / f"part-0-b{batch}-r0.parquet")
     newest = recovery_delay.sequences(tmp_path)
     assert newest == {6: 599, 8: 799}
-    assert recovery_delay.shown(LOSS, newest) == {"shown s": [-0.5, 5.0], "shown sequence": [599.0, 799.0]}
+    rows = list(recovery_delay.shown(LOSS, newest))
+    assert [(row["after_s"], row["sequence"]) for row in rows] == [(-0.5, 599), (5.0, 799)]
 
 
-def test_a_case_is_told_to_another_process_and_strikes_late_in_its_interval() -> None:
-    case = Case(PASSIVE, "hang", 0.5, 8, 1)
-    assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
+def test_a_node_fails_late_in_its_interval() -> None:
+    case = recovery_delay.Case("hang", 0.5, 8)
     assert case.struck_at == 15
-    assert recovery_delay.protection(case).checkpoint == "sweeping"
-    assert recovery_delay.protection(Case(ACTIVE, "kill", 0.5, 8, 0)).replicas == "all"
+    assert recovery_delay.protection(case, recovery_delay.PASSIVE).checkpoint == "sweeping"
+    assert recovery_delay.protection(case, recovery_delay.ACTIVE).replicas == "all"
 
 
-@pytest.mark.parametrize("plan", [recovery_delay.FULL, recovery_delay.QUICK])
-def test_every_loss_is_judged_and_shown_by_its_parts(plan: DelayPlan, tmp_path: Path) -> None:
-    found: Series = {}
-    for case in plan.cases():
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_loss_is_judged_and_shown_by_its_parts(quick: bool, tmp_path: Path) -> None:
+    plan = recovery_delay.EXPERIMENT.plan(quick=quick)
+
+    def rows(trial: Trial[recovery_delay.Case]) -> list[Row]:
+        case = trial.case
         parts = (3 * case.heartbeat_s if case.fault == "hang" else 0.1, 0.1, case.interval / 10, 0.7)
-        told = {
-            **{name: [part] for name, part in zip(recovery_delay.delay(LOSS), parts, strict=False)},
-            "replayed batches": [float(case.interval)],
-            "exact": [1.0],
-            "shown s": [-1.0, 2.0],
-            "shown sequence": [100.0, 300.0],
-        }
-        found |= {f"{case.name} {name}": values for name, values in told.items()}
-    result = delay_findings(plan, found)
+        delay: Row = {**dict(zip(recovery_delay.PARTS, parts, strict=True)), "replayed": case.interval, "exact": True}
+        shown: list[Row] = [
+            {"what": "shown", "after_s": after_s, "sequence": sequence}
+            for after_s, sequence in ((-1.0, 100), (2.0, 300))
+        ]
+        return [{"what": "delay", **delay}, *shown]
+
+    result = recovery_delay.report(plan, observed(plan, rows))
     table = rows_of(result, "From the loss")
-    assert len(table) == len(plan.cases())
+    assert len(table) == len(plan.trials())
+    assert len(plan.trials()) == (3 if quick else 3 * 7)
     assert {row["exact"] for row in table} == {"yes"}
     assert claimed(result, "redeployment") == pytest.approx(100.0)
     assert claimed(result, "runs whose final results", "we aim at") == 100.0

@@ -22,9 +22,9 @@ from tenax.planning.backups import check_backups, plan_backups
 from tenax_lab import lab, recovery_bound
 from tenax_lab import recovery_bound_model as model
 from tenax_lab.findings import Findings, Machine, Result
-from tenax_lab.loads.resampling_tree import Load, Smoothing, merge_tree, tree_topology, with_times
+from tenax_lab.loads.tree import Sensors, Smoothing, smoothing_tree, tree_topology, with_times
 
-LOAD = Load(sensors=5, resamples=20)
+LOAD = Sensors(sensors=5, resamples=20)
 SOURCE_S, STEP_S = 0.25, 1.0  # for an interval
 PLAN = recovery_bound._plan((1, 4), (1,), (4,), LOAD, interval=8, batches=24)
 
@@ -97,7 +97,7 @@ def test_bounds_reach_from_all_tasks_retaining_to_none() -> None:
 
 def test_a_run_asks_for_the_bound_as_a_user_does() -> None:
     graph = unit_graph()
-    application = merge_tree(1, LOAD, 16, graph.reprocess.tolist())
+    application = smoothing_tree(1, LOAD, 16, graph.reprocess.tolist())
     asked = PLAN.protection(2.875, recovery_bound.BLOCKING)
     assert asked.recovery_latency_s == 2.875
     assert planned(application.topology, asked).retain == plan_backups(graph, 2.875).backups
@@ -192,7 +192,7 @@ def test_a_step_gives_the_same_bytes_every_time() -> None:
 
 
 def test_sources_send_every_sensor_once_a_batch() -> None:
-    application = merge_tree(1, LOAD, 2)
+    application = smoothing_tree(1, LOAD, 2)
     source = application.sources["sources"]
     for partition in range(16):
         rows = source.read(partition, [partition, LOAD.batch_rows, 16])

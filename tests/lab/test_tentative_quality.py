@@ -94,7 +94,7 @@ def test_tentative_results_and_final_ones_before_a_return_are_kept(tmp_path: Pat
     sink.tentative.mkdir()
     sink.folder.mkdir()
     recorder = RunRecorder(TaskGraph(application(INCIDENTS, 1, 9).topology))
-    shown = ShownFiles(recorder, {False: sink.folder, True: sink.tentative}, tmp_path / "kept", final=True)
+    shown = ShownFiles(recorder, sink, tmp_path / "kept", final=True)
 
     def publish(batch: int, partition: int, tentative: bool, value: float) -> None:
         """Publish one row; a final result removes the tentative one."""

@@ -6,7 +6,6 @@ tasks 0..15      16..23     24..27     28, 29     30         31
 
 from __future__ import annotations
 
-import json
 import os
 
 import polars as pl
@@ -22,9 +21,10 @@ from tenax.model.graph import TaskGraph
 from tenax.model.protection import Protection
 from tenax.operators.computation import StepInput
 from tenax.store.records import Json
-from tenax_lab import tree_failures as failures
+from tenax_lab import tree_losses as losses
+from tenax_lab.lab import Row
+from tenax_lab.loads.tree import RESULTS, SOURCES, Arrival, Load, Readings, tree_topology, window_tree
 from tenax_lab.processes import cpu_s
-from tenax_lab.tree_windows import RESULTS, SOURCES, Arrival, Load, Readings, tree_topology, window_tree
 
 LOAD = Load(rate=4, window_s=3, batch_s=2)
 LIMITS = Limits(1)
@@ -83,23 +83,23 @@ def test_half_as_many_rows_leave_a_task_as_enter_it() -> None:
 
 
 def test_rates_of_the_topology_are_those_of_the_readings() -> None:
-    graph = TaskGraph(tree_topology(LOAD))
+    graph = TaskGraph(tree_topology(LOAD.rate))
     assert graph.output_rate.tolist() == [4.0] * len(graph)
 
 
 def test_all_primaries_are_the_homes_of_all_tasks() -> None:
-    fault = failures.all_primaries(LOAD, 7)
+    fault = losses.all_primaries(LOAD, 7)
     assert (fault.kind, str(fault.when)) == (Kind.KILL, "7b")
     assert len(fault.what.split("+")) == 32
-    assert failures.one_node(7).what == "o2[0]"
+    assert losses.one_node(7).what == "o2[0]"
 
 
 def test_a_run_takes_a_batch_a_pass_and_keeps_replicas_on_standby_nodes() -> None:
-    settings = failures.run_settings(Protection(replicas="all", checkpoint_every=5))
+    settings = losses.run_settings(Protection(replicas="all", checkpoint_every=5))
     assert settings.max_batches_per_pass == 1
-    assert settings.max_batches_per_round == failures.PER_ROUND
+    assert settings.max_batches_per_round == losses.PER_ROUND
     assert (settings.cluster.standby_nodes, settings.batches.keep_batches) == (2, True)
-    assert len(plan_protection(tree_topology(LOAD), settings.protection).replicas) == 16
+    assert len(plan_protection(tree_topology(LOAD.rate), settings.protection).replicas) == 16
 
 
 def live(at_s: float, first: int, last: int, seconds: float = 0.5) -> Moment:
@@ -120,38 +120,38 @@ KILL = Moment(10.0, What.FAULT, {"kind": "kill", "fault": "--kill all@4b", "node
 BEFORE = [live(1.0, 1, 1, 9.0), live(2.0, 2, 2, 9.0), live(3.0, 3, 3, 0.4), live(9.9, 4, 4, 0.6), KILL]
 
 
-def watched(replayed: int, back_s: float) -> failures.Losses:
-    watch = failures.Losses(TaskGraph(tree_topology(LOAD)))
-    watch.lost, watch.replayed, watch.back_s = {16, 17}, replayed, back_s
-    return watch
+def met(moments: list[Moment], replayed: int, back_s: float, *, exact: bool) -> tuple[Row, list[Row]]:
+    """The row of the loss of two tasks, and those of its publications."""
+    loss, *publications = losses.loss_rows(moments, [16, 17], replayed, back_s, exact=exact)
+    return loss, publications
 
 
 def test_an_output_counts_if_it_is_of_a_batch_that_was_not_finished_when_the_last_node_was_missed() -> None:
     moments = [*BEFORE, published(10.05, 4), lost(10.1, "a", False), lost(10.2, "b", False), live(10.8, 5, 5)]
-    found = failures.facts_of([*moments, published(10.9, 5)], watched(0, 0.0), exact=True)
-    assert [found.detection_s, found.final_s] == pytest.approx([0.2, 0.9])
-    assert (found.batches, found.replayed, found.killed, found.lost) == (1, 0, 2, 2)
-    assert found.whole_s == pytest.approx(0.2)
-    assert found.batch_s == 0.5
-    assert found.tentative_s is None
-    assert found.output_s == found.final_s
+    found, _ = met([*moments, published(10.9, 5)], 0, 0.0, exact=True)
+    assert [found["detection_s"], found["final_s"]] == pytest.approx([0.2, 0.9])
+    assert [found[name] for name in ("batches", "replayed", "killed", "lost_tasks")] == [1, 0, 2, 2]
+    assert found["whole_s"] == pytest.approx(0.2)
+    assert found["batch_time_s"] == 0.5
+    assert found["tentative_s"] is None
+    assert found["output_s"] == found["final_s"]
 
 
 def test_tentative_outputs_come_before_final_ones() -> None:
     round_ended = Moment(12.0, What.PASS_ENDED, {"kind": "round", "first": 2, "last": 5, "seconds": 1.0})
     moments = [*BEFORE, lost(10.1, "a", True), lost(10.2, "b", True), published(11.0, 5, 0.375), round_ended]
     moments += [published(12.1, 5), Moment(12.5, What.OUTAGE_ENDED)]
-    found = failures.facts_of(moments, watched(3, 1.5), exact=False)
-    assert [found.tentative_s, found.final_s, found.whole_s] == pytest.approx([1.0, 2.1, 2.5])
-    assert found.output_s == 1.0
-    assert (found.batches, found.rounds, found.exact) == (4, 1, False)
-    assert [one.quality for one in found.publications] == [0.375, 1.0]
-    assert failures.from_series("x", json.loads(json.dumps(failures.to_series("x", found)))) == found
+    found, publications = met(moments, 3, 1.5, exact=False)
+    assert [found["tentative_s"], found["final_s"], found["whole_s"]] == pytest.approx([1.0, 2.1, 2.5])
+    assert found["output_s"] == 1.0
+    assert found["recovered_s"] == found["whole_s"]
+    assert [found[name] for name in ("batches", "rounds", "exact")] == [4, 1, False]
+    assert [row["quality"] for row in publications] == [0.375, 1.0]
 
 
 def test_a_loss_without_a_way_back_is_no_measurement() -> None:
     with pytest.raises(ClusterFailed, match="run it again"):
-        failures.facts_of([*BEFORE, lost(10.1, "a", True), lost(10.2, "b", True)], watched(3, 1.5), exact=True)
+        met([*BEFORE, lost(10.1, "a", True), lost(10.2, "b", True)], 3, 1.5, exact=True)
 
 
 def test_processor_time_only_grows_and_ended_processes_have_none() -> None:

@@ -1,4 +1,4 @@
-"""How a side of a comparison is told what to measure, and how it tells what it found: one line of JSON each."""
+"""How a side of a comparison learns what to measure, and how it says what it observed: one line of JSON each."""
 
 from __future__ import annotations
 
@@ -11,23 +11,17 @@ from typing import TypeAlias
 from tenax.store.records import JsonObject
 from tenax_lab.lab import Row
 
-Series: TypeAlias = dict[str, list[float]]
-"""Measurements by name."""
 Step: TypeAlias = Callable[[str], None]
 """Called after each part of the work, with its name."""
-
-FOUND = "found"
-PEAK = "peak_mb"
-STEP = "step"
+ROWS, PEAK, STEP = "rows", "peak_mb", "step"
 
 
-def serve(measure: Callable[[JsonObject, Step], Series | Iterable[Row]]) -> None:
+def serve(measure: Callable[[JsonObject, Step], Iterable[Row]]) -> None:
     """Measure what the command line asks for and print, as the last line, the rows and the most memory held here."""
     arguments: JsonObject = json.loads(sys.argv[1])
-    found = measure(arguments, lambda label: print(json.dumps({STEP: label}), flush=True))
-    told = found if isinstance(found, dict) else list(found)
+    rows = list(measure(arguments, lambda label: print(json.dumps({STEP: label}), flush=True)))
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({FOUND: told, PEAK: peak_mb}), flush=True)
+    print(json.dumps({ROWS: rows, PEAK: peak_mb}), flush=True)
 
 
 def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple[float, int]]) -> list[float]:
@@ -36,7 +30,7 @@ def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple
     `done` has, for each commit in order, when it was and how many rows were read by then. Batches that were never
     committed are left out. O(batches + commits).
     """
-    found = []
+    waited = []
     commits = iter(done)
     when, rows = next(commits, (0.0, -1))
     for number, complete_s in enumerate(appeared_s, start=1):
@@ -44,5 +38,5 @@ def latencies(appeared_s: Sequence[float], batch_rows: int, done: Sequence[tuple
             when, rows = next(commits, (0.0, -1))
         if rows < 0:
             break
-        found.append(when - complete_s)
-    return found
+        waited.append(when - complete_s)
+    return waited
