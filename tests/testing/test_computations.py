@@ -9,6 +9,7 @@ import itertools
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,18 @@ class Varies(Own):
         return tx.StepOutput({}, given.frames[0].select("ts", *["key"] * (given.batch % 2)))
 
 
+class NeedsRows(Own):
+    stateless = True
+
+    def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
+        return tx.StepOutput({}, given.frames[0].with_columns(first=pl.lit(given.frames[0]["key"][0])))
+
+
+class Declares(Varies):
+    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:
+        return inputs[0]
+
+
 class WritesAll(Own):
     def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
         together = pl.concat([*state.values(), given.frames[0]])
@@ -104,7 +117,8 @@ class OfSets(Own):
     stateless = True
 
     def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
-        return tx.StepOutput(state, pl.DataFrame({"key": list(set(given.frames[0]["key"].to_list()))}))
+        keys = list(set(given.frames[0]["key"].to_list()))
+        return tx.StepOutput(state, pl.DataFrame({"key": keys}, schema={"key": pl.String}))
 
 
 class ForgetsTooSoon(Own):
@@ -157,6 +171,8 @@ def test_several_inputs_are_tried_together() -> None:
         (RenamesNothing(), "the name of a segment stands for one content, found another under 'last' in batch 2"),
         (HasState(), "stateless = True says that the state is empty"),
         (Varies(), "columns are the same in every batch"),
+        (Declares(), "columns are the same in every batch"),
+        (NeedsRows(), "columns are known before it runs, found that a step without rows raises IndexError"),
         (WritesAll(), "a step writes what follows from its batch"),
         (Counts(), "found others when batch 1 was repeated"),
         (OfSets(), "a step gives the same bytes in every process"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from tenax.application.traces import cause_of
 from tenax.errors import BrokenContract, InvalidRequest
 from tenax.model.durations import Span, microseconds
 from tenax.operators.chunks import encode
@@ -69,6 +70,7 @@ def check_computation(
     - Pure: a step changes neither frames nor state, and a name of a segment never stands for another content.
     - Deterministic to the byte: step for step, in two processes, and with a state that was read back from bytes.
     - Its cost follows the batch: what a step writes, and takes, does not grow with the state.
+    - The columns that come out are those that `schema` derives from its inputs.
     - `stateless`, `bounded` (rebuilt from `oldest` on, it goes on alike), `any_batches`, `combined`: as it says.
     """
     if not isinstance(computation, Computation):
@@ -112,7 +114,7 @@ def followed(computation: Computation, inputs: Sequence[StepInput]) -> Stepped:
     """Step through all batches; nothing that was given may change, and names of segments have one meaning."""
     stepped = Stepped([computation.initial()], [], [])
     contents = {name: encode(frame, 0) for name, frame in stepped.states[0].items()}
-    columns: pl.Schema | None = None
+    columns = _schema(computation, inputs[0])
     for given in inputs:
         state = stepped.states[-1]
         before = [encode(frame, 0) for frame in given.frames], {name: encode(state[name], 0) for name in state}
@@ -142,18 +144,28 @@ def followed(computation: Computation, inputs: Sequence[StepInput]) -> Stepped:
                 f"stateless = True says that the state is empty, found {sorted(output.state)}",
                 "leave it out",
             )
-        columns = columns or output.rows.schema
-        if output.rows.schema != columns:
+        if output.rows.height and output.rows.schema != columns:
             _broken(
                 computation,
                 f"columns are the same in every batch, found {dict(output.rows.schema)} in batch "
-                f"{given.batch} after {dict(columns)}",
-                "cast what follows from the rows",
+                f"{given.batch}, and {dict(columns)} by schema(...)",
+                "cast what follows from the rows, or declare it by schema(self, inputs)",
             )
         stepped.states.append(output.state)
         stepped.outputs.append(output.rows)
         stepped.written.append(written)
     return stepped
+
+
+def _schema(computation: Computation, given: StepInput) -> pl.Schema:
+    """The columns of what comes out, as a topology derives them when it is built."""
+    try:
+        return computation.schema([frame.schema for frame in given.frames])
+    except Exception as error:
+        raise BrokenContract(
+            f"{type(computation).__name__}: columns are known before it runs, found that a step without rows raises "
+            f"{cause_of(error)}: give them for no rows, too, or declare them by schema(self, inputs)"
+        ) from error
 
 
 def _check_cost(computation: Computation, inputs: Sequence[StepInput], stepped: Stepped) -> bool:
