@@ -34,23 +34,26 @@ def topology() -> Topology:
 
 
 SAID: list[tuple[Callable[[Topology], None], str]] = [
-    (lambda one: one.protect(replicas=-1), "number of at least 0, 'all' or a list of tasks, found -1"),
-    (lambda one: one.protect(replicas=True), "found True"),
-    (lambda one: one.protect(replicas="most"), "found 'most'"),
-    (lambda one: one.protect(backups="sauce"), "found 'sauce': did you mean 'source'"),
-    (lambda one: one.protect(backups="planned"), "planned backups need a recovery_latency"),
-    (lambda one: one.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
-    (lambda one: one.protect(recovery_latency="0s"), "above 0, found '0s'"),
-    (lambda one: one.protect(recovery_latency="soon"), "found 'soon'"),
-    (lambda one: one.protect(recovery="fast"), "recovery is one of incremental, blocking, found 'fast'"),
-    (lambda one: one.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
-    (lambda one: one.protect(order="best"), "found 'best'"),
-    (lambda one: one.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),
-    (lambda one: one.protect(checkpoint_every=0), "at least 1 or a time above 0, found 0"),
-    (lambda one: one.protect(checkpoint_every="0s"), "at least 1 or a time above 0, found '0s'"),
-    (lambda one: one.protect(failure_every="0s"), "failure_every is a time above 0, found '0s'"),
-    (lambda one: one.protect(checkpoint="swept"), "sweeping, none, found 'swept'"),
-    (lambda one: one.protect(checkpoints={"sums": "some"}), "the checkpoint of operator 'sums' is one of aligned"),
+    (lambda topology: topology.protect(replicas=-1), "number of at least 0, 'all' or a list of tasks, found -1"),
+    (lambda topology: topology.protect(replicas=True), "found True"),
+    (lambda topology: topology.protect(replicas="most"), "found 'most'"),
+    (lambda topology: topology.protect(backups="sauce"), "found 'sauce': did you mean 'source'"),
+    (lambda topology: topology.protect(backups="planned"), "planned backups need a recovery_latency"),
+    (lambda topology: topology.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
+    (lambda topology: topology.protect(recovery_latency="0s"), "above 0, found '0s'"),
+    (lambda topology: topology.protect(recovery_latency="soon"), "found 'soon'"),
+    (lambda topology: topology.protect(recovery="fast"), "recovery is one of incremental, blocking, found 'fast'"),
+    (lambda topology: topology.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
+    (lambda topology: topology.protect(order="best"), "found 'best'"),
+    (lambda topology: topology.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),
+    (lambda topology: topology.protect(checkpoint_every=0), "at least 1 or a time above 0, found 0"),
+    (lambda topology: topology.protect(checkpoint_every="0s"), "at least 1 or a time above 0, found '0s'"),
+    (lambda topology: topology.protect(failure_every="0s"), "failure_every is a time above 0, found '0s'"),
+    (lambda topology: topology.protect(checkpoint="swept"), "sweeping, none, found 'swept'"),
+    (
+        lambda topology: topology.protect(checkpoints={"sums": "some"}),
+        "the checkpoint of operator 'sums' is one of aligned",
+    ),
 ]
 
 
@@ -173,11 +176,11 @@ def test_checkpoints_are_chosen_for_the_topology_and_for_single_operators() -> N
 
 def test_the_command_line_speaks_of_single_operators() -> None:
     own = Protection(checkpoint="individual", checkpoints={"sums": "none"}, standby={"out": "active-active"})
-    found = overridden(own, {"checkpoint": "sweeping, out=aligned"})
-    assert (found.checkpoint, found.checkpoints) == ("sweeping", {"sums": "none", "out": "aligned"})
-    found = overridden(own, {"checkpoint": "sums=synchronous", "standby": "sums=active,out=passive"})
-    assert (found.checkpoint, found.checkpoints) == ("individual", {"sums": "synchronous"})
-    assert found.standby == {"sums": "active", "out": "passive"}
+    protection = overridden(own, {"checkpoint": "sweeping, out=aligned"})
+    assert (protection.checkpoint, protection.checkpoints) == ("sweeping", {"sums": "none", "out": "aligned"})
+    protection = overridden(own, {"checkpoint": "sums=synchronous", "standby": "sums=active,out=passive"})
+    assert (protection.checkpoint, protection.checkpoints) == ("individual", {"sums": "synchronous"})
+    assert protection.standby == {"sums": "active", "out": "passive"}
 
 
 @pytest.mark.parametrize(

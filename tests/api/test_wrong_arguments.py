@@ -48,8 +48,8 @@ def two() -> tuple[Any, Any]:
 
 
 def union_of_unequal() -> object:
-    one, other = two()
-    return one.union(other)
+    left, right = two()
+    return left.union(right)
 
 
 def source_of(given: Any, **more: Any) -> object:

@@ -54,9 +54,9 @@ def test_a_file_corrected_behind_what_was_read_gives_the_same_ranges_and_goes_on
     source = source_of(tmp_path)
     first, second = planned_twice(source)
     write(path, [*range(20), 777, 888])
-    for number, one in enumerate((first, second)):
-        assert source.changed(one.ranges[0]) == str(path)
-        again = source.read(0, source.renewed(one.ranges[0]))
+    for number, planned in enumerate((first, second)):
+        assert source.changed(planned.ranges[0]) == str(path)
+        again = source.read(0, source.renewed(planned.ranges[0]))
         assert again["n"].to_list() == list(range(number * 10, number * 10 + 10))
     third = source.plan(source.resumed(second.position), 1, Limits(ROWS_EACH), 0)
     assert isinstance(third, Planned)
@@ -78,7 +78,7 @@ def test_a_file_cut_off_where_it_was_read_up_to_has_been_read(tmp_path: Path, su
 
 @pytest.mark.parametrize(
     ("suffix", "first_part", "both_parts"),
-    [*((one, "its first 10 rows", "its first 20 rows") for one in TEXTS), ("parquet", "it", "it")],
+    [*((suffix, "its first 10 rows", "its first 20 rows") for suffix in TEXTS), ("parquet", "it", "it")],
 )
 def test_a_file_corrected_in_what_was_read_is_refused_by_name(
     tmp_path: Path, suffix: str, first_part: str, both_parts: str
@@ -124,7 +124,7 @@ class Drivers:
         source = self.application.sources["rows"]
         ranges = [planner.batch(number).ranges["rows"][0] for number in range(checkpoint + 1, planner.logged + 1)]
         store.close()
-        return [source.read(0, one)["n"].to_list() for one in ranges], forgotten
+        return [source.read(0, planned)["n"].to_list() for planned in ranges], forgotten
 
 
 def test_batches_that_no_result_depends_on_are_planned_anew_from_the_first_that_reads_a_changed_file(

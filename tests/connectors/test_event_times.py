@@ -35,9 +35,9 @@ def write(folder: Path, *times: object) -> Path:
 @pytest.mark.parametrize(("unit", "per_s"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000)])
 def test_whole_numbers_count_in_the_unit_that_is_stated(tmp_path: Path, unit: str, per_s: int) -> None:
     write(tmp_path, START_S * per_s, (START_S + 2) * per_s)
-    found = read(files(tmp_path, time="ts", time_unit=unit))
-    assert found["ts"].dtype == pl.Datetime("us")
-    assert found["ts"].to_list() == [START, START + timedelta(seconds=2)]
+    rows = read(files(tmp_path, time="ts", time_unit=unit))
+    assert rows["ts"].dtype == pl.Datetime("us")
+    assert rows["ts"].to_list() == [START, START + timedelta(seconds=2)]
 
 
 def test_whole_numbers_without_a_unit_are_refused_before_any_row_is_read(tmp_path: Path) -> None:

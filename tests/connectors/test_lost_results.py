@@ -98,7 +98,7 @@ def test_without_a_commit_log_results_are_set_aside_and_named_and_none_is_delete
     aside = output.sink.set_aside / "00000002"
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
     assert len(committer.notices) == 9
-    assert all("no entry of the commit log names it" in one and str(aside) in one for one in committer.notices)
+    assert all("no entry of the commit log names it" in notice and str(aside) in notice for notice in committer.notices)
     output.commit(*range(1, 10))
     assert read_committed(output.sink.folder).equals(rows(*range(1, 10)))
 
@@ -153,6 +153,6 @@ def test_a_survey_that_reads_finds_a_changed_byte(output: Output) -> None:
     output.path(1).write_bytes(content)
     store = output.sink.folder.parent
     assert output.sink.survey("jams", store).damaged == {}
-    found = output.sink.survey("jams", store, read=True).damaged
-    assert list(found) == [(1, 0)]
-    assert "checksum" in found[1, 0]
+    damaged = output.sink.survey("jams", store, read=True).damaged
+    assert list(damaged) == [(1, 0)]
+    assert "checksum" in damaged[1, 0]

@@ -131,7 +131,7 @@ def test_each_partition_reads_files_of_its_own_in_balance(tmp_path: Path) -> Non
     for number in range(4):
         write(tmp_path / f"{number}.csv", frame(number * 100, 50))
     _, rows = drain(files(tmp_path, time="ts", follow=False), 4, Limits(rows=40))
-    assert [one["n"].to_list() for one in rows] == [list(range(p * 100, p * 100 + 50)) for p in range(4)]
+    assert [row["n"].to_list() for row in rows] == [list(range(p * 100, p * 100 + 50)) for p in range(4)]
 
 
 def test_a_batch_of_a_large_text_file_reads_little_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,8 +51,8 @@ def test_ranges_read_alone_are_the_rows_read_whole(
             assert planned.ended
             break
         position, ended = json.loads(json.dumps(planned.position)), planned.ended
-        for partition, one in enumerate(planned.ranges):
-            read = shipped.read(partition, one)
+        for partition, cut in enumerate(planned.ranges):
+            read = shipped.read(partition, cut)
             mine = [n for n in range(first, first + planned.rows) if n % partitions == partition]
             pieces.append(read.with_columns(pl.Series("row", mine, dtype=pl.Int64)))
         first += planned.rows
@@ -161,8 +161,8 @@ def test_pages_follow_their_law() -> None:
 def test_each_server_is_in_one_partition_when_the_partitions_divide_them() -> None:
     planned = page_views(3, servers=12).plan(None, 4, Limits(rows=1_000), 0)
     assert isinstance(planned, Planned)
-    servers = [set(page_views(3, servers=12).read(p, one)["server"]) for p, one in enumerate(planned.ranges)]
-    assert [len(one) for one in servers] == [3, 3, 3, 3]
+    servers = [set(page_views(3, servers=12).read(p, cut)["server"]) for p, cut in enumerate(planned.ranges)]
+    assert [len(server) for server in servers] == [3, 3, 3, 3]
     assert set.union(*servers) == set(range(12))
 
 

@@ -33,13 +33,13 @@ def append(path: Path, numbers: Sequence[int], rest: str = "") -> None:
     suffix = path.suffix[1:]
     head = "ts,n,text\n" if suffix == "csv" and not path.exists() else ""
     with path.open("a") as file:
-        file.write(head + "".join(line(suffix, one) for one in numbers) + rest)
+        file.write(head + "".join(line(suffix, number) for number in numbers) + rest)
 
 
 def planned(source: FileSource, position: Json, limits: Limits = MANY, partitions: int = 1) -> Planned:
-    found = source.plan(json.loads(json.dumps(position)), partitions, limits, NOW_US)
-    assert isinstance(found, Planned)
-    return found
+    planned = source.plan(json.loads(json.dumps(position)), partitions, limits, NOW_US)
+    assert isinstance(planned, Planned)
+    return planned
 
 
 def numbers(source: FileSource, plan: Planned, partition: int = 0) -> list[int]:
@@ -75,13 +75,13 @@ def test_limits_hold_and_all_files_get_their_turn(tmp_path: Path, suffix: str) -
     position: Json = None
     read: dict[int, list[int]] = {0: [], 1: []}
     for _ in range(50):
-        found = source.plan(position, 2, Limits(rows=4), NOW_US)
-        if isinstance(found, NothingNew):
+        planned = source.plan(position, 2, Limits(rows=4), NOW_US)
+        if isinstance(planned, NothingNew):
             break
-        assert found.rows <= 4
+        assert planned.rows <= 4
         for partition in read:
-            read[partition] += numbers(source, found, partition)
-        position = found.position
+            read[partition] += numbers(source, planned, partition)
+        position = planned.position
     assert sorted(read[0]) == sorted([*range(10), *range(10)])
     assert read[1] == list(range(10))
 
@@ -195,7 +195,7 @@ def test_rows_that_come_to_a_file_which_had_none_are_not_lost_in_silence(tmp_pat
     watch = FileWatch(source, None, [], Clock())
     assert watch.look(first) == []
     append(tmp_path / "b.csv", [5])
-    assert [one.path.name for one in watch.look(NothingNew())] == ["b.csv"]
+    assert [file.path.name for file in watch.look(NothingNew())] == ["b.csv"]
 
 
 def test_a_driver_that_starts_names_files_that_changed_while_none_ran(tmp_path: Path) -> None:

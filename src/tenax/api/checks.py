@@ -59,18 +59,18 @@ def sink(output: str, given: object) -> None:
 
 def expressions(verb: str, given: Sequence[object], *, example: str, columns: bool = False) -> None:
     """Polars expressions, or the names of columns where these will do."""
-    for one in given:
-        if isinstance(one, pl.Expr) or (columns and isinstance(one, str)):
+    for argument in given:
+        if isinstance(argument, pl.Expr) or (columns and isinstance(argument, str)):
             continue
         remedy = f"write {verb}({example})"
-        if isinstance(one, str):
-            remedy = f"write pl.col({one!r}), as in {verb}({example})"
-        elif isinstance(one, list | tuple):
+        if isinstance(argument, str):
+            remedy = f"write pl.col({argument!r}), as in {verb}({example})"
+        elif isinstance(argument, list | tuple):
             remedy = f"leave the brackets out, as in {verb}({example})"
-        elif callable(one):
+        elif callable(argument):
             remedy = "use map(function) for a function of whole frames"
         kinds = "Polars expressions or names of columns" if columns else "Polars expressions"
-        raise InvalidRequest(f"{verb} takes {kinds}, found {shown(one)}: {remedy}")
+        raise InvalidRequest(f"{verb} takes {kinds}, found {shown(argument)}: {remedy}")
 
 
 def function(given: object) -> None:
@@ -116,7 +116,7 @@ def computation(given: object) -> None:
         raise InvalidRequest(f"apply takes a tx.Computation, found {shown(given)}: {remedy}")
     if isinstance(given, KeyedComputation):
         kind, keys = type(given).__name__, getattr(given, "keys", None)
-        if not isinstance(keys, tuple | list) or not keys or not all(isinstance(one, str) for one in keys):
+        if not isinstance(keys, tuple | list) or not keys or not all(isinstance(key, str) for key in keys):
             raise InvalidRequest(
                 f"{kind}.keys is a tuple of the names of its key columns, found {shown(keys)}: write keys = ('page',)"
             )
@@ -131,14 +131,14 @@ def columns(verb: str, given: Collection[object], least: int = 1) -> None:
     """Names of columns, each by itself."""
     if len(given) < least:
         raise InvalidRequest(f"{verb} takes at least {least} column, found none: name one")
-    for one in given:
-        if not isinstance(one, str):
+    for argument in given:
+        if not isinstance(argument, str):
             remedy = "name columns in quotes"
-            if isinstance(one, pl.Expr):
+            if isinstance(argument, pl.Expr):
                 remedy = "name a column; what is not there yet is made by with_columns(...) before"
-            elif isinstance(one, list | tuple):
+            elif isinstance(argument, list | tuple):
                 remedy = f"leave the brackets out, as in {verb}('a', 'b')"
-            raise InvalidRequest(f"{verb} takes names of columns, found {shown(one)}: {remedy}")
+            raise InvalidRequest(f"{verb} takes names of columns, found {shown(argument)}: {remedy}")
 
 
 def column_list(what: str, given: object) -> None:

@@ -108,12 +108,12 @@ def chaos_command(
         console.print(Text(f"{words}: {', '.join(replaced)}"), soft_wrap=True)
     emptied(out)
     with interrupted_by_all():
-        found = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
+        outcome = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
     if json_file is not None:
         made(json_file.parent)
-        json_file.write_text(found.to_json() + "\n")
-    summary(file.stem, found, out)
-    if not found.held:
+        json_file.write_text(outcome.to_json() + "\n")
+    summary(file.stem, outcome, out)
+    if not outcome.held:
         raise typer.Exit(1)
 
 
@@ -155,33 +155,33 @@ def words(moment: Moment) -> str:
             return str(moment.detail.get("text", ""))
 
 
-def summary(name: str, found: Outcome, out: Path) -> None:
+def summary(name: str, outcome: Outcome, out: Path) -> None:
     """What chaos found, for people."""
     console = render.console()
     pairs: list[tuple[str, str | Text]] = [
-        ("verdict", Text(found.findings, style="green" if found.held else "bold red")),
-        ("lost, duplicated, different", f"{found.lost}, {found.duplicated}, {found.different}"),
-        ("by the whole input: lost, extra, different", _by_input(found)),
-        *(("not judged by the whole input", one) for one in found.reference.not_judged),
-        ("tentative results", f"{found.tentative_results:,}, corrected {found.corrected_results:,}"),
-        ("batches, drivers", f"{found.batches:,}, {found.drivers}"),
-        ("median time of a batch", duration(found.median_batch_s)),
-        *((one, "did not happen: the run was over before") for one in found.unreached),
+        ("verdict", Text(outcome.findings, style="green" if outcome.held else "bold red")),
+        ("lost, duplicated, different", f"{outcome.lost}, {outcome.duplicated}, {outcome.different}"),
+        ("by the whole input: lost, extra, different", _by_input(outcome)),
+        *(("not judged by the whole input", output) for output in outcome.reference.not_judged),
+        ("tentative results", f"{outcome.tentative_results:,}, corrected {outcome.corrected_results:,}"),
+        ("batches, drivers", f"{outcome.batches:,}, {outcome.drivers}"),
+        ("median time of a batch", duration(outcome.median_batch_s)),
+        *((fault, "did not happen: the run was over before") for fault in outcome.unreached),
     ]
     console.print(render.facts(f"Chaos of {name}", pairs))
     rows = [
         [impact.fault, duration(impact.detection_s), duration(impact.first_output_s), duration(impact.recovered_s)]
-        for impact in found.faults
+        for impact in outcome.faults
     ]
     if rows:
         console.print(render.table("", ["fault", "noticed after", "next result", "all back"], rows))
     console.print(f"[dim]timeline[/dim] {out / 'timeline.jsonl'}")
 
 
-def _by_input(found: Outcome) -> str:
-    one = found.reference
-    counts = f"{one.lost}, {one.extra}, {one.different} of {one.rows:,} rows of {one.outputs} outputs"
-    return counts if one.outputs else "no output was judged so"
+def _by_input(outcome: Outcome) -> str:
+    judged = outcome.reference
+    counts = f"{judged.lost}, {judged.extra}, {judged.different} of {judged.rows:,} rows of {judged.outputs} outputs"
+    return counts if judged.outputs else "no output was judged so"
 
 
 def duration(value: float | None) -> str:

@@ -178,8 +178,8 @@ def _run_and_judge(
         verdict = judge(application, out / "store", out, session, nodes)
     with render.console().status("computing all outputs from the whole input at once, to compare"):
         judgement = judge_by_input(application, out / "store", out)
-    found = outcome(Trial(settings, schedule, seed), recorder.moments, verdict, judgement)
-    return _account(outages, recorder, found, protected, ended_s), found
+    judged = outcome(Trial(settings, schedule, seed), recorder.moments, verdict, judgement)
+    return _account(outages, recorder, judged, protected, ended_s), judged
 
 
 def _check_finished(stop: Stop) -> None:
@@ -199,26 +199,26 @@ class DemoStopped(DemoEnded):
     """A signal stopped it."""
 
 
-def _account(outages: Outages, recorder: Recorder, found: Outcome, protected: Protected, ended_s: float) -> Account:
+def _account(outages: Outages, recorder: Recorder, judged: Outcome, protected: Protected, ended_s: float) -> Account:
     from tenax.cli.report import Account, history
 
     title = "Half of the cluster is killed, outputs go on"
     shown = history(outages, recorder.moments, title, ended_s)
-    said = f"Held: {found.findings}." if found.held else f"FAILED: {found.findings}."
-    figures = (*_figures(found), ("protection", protected.line))
-    return Account("Tenax demo", ABOUT, said, found.held, figures, tuple(outages.happenings), shown)
+    said = f"Held: {judged.findings}." if judged.held else f"FAILED: {judged.findings}."
+    figures = (*_figures(judged), ("protection", protected.line))
+    return Account("Tenax demo", ABOUT, said, judged.held, figures, tuple(outages.happenings), shown)
 
 
-def _figures(found: Outcome) -> Sequence[tuple[str, str]]:
+def _figures(judged: Outcome) -> Sequence[tuple[str, str]]:
     return (
-        ("final results", f"{found.final_results:,} in {found.batches:,} batches"),
-        ("lost, duplicated, different", f"{found.lost}, {found.duplicated}, {found.different}"),
-        ("by the whole input", str(found.reference)),
-        ("tentative results", f"{found.tentative_results:,}, corrected {found.corrected_results:,}"),
-        ("failure noticed after", _seconds(found.detection_s)),
-        ("next result after the failure", _seconds(found.first_output_after_failure_s)),
-        ("all tasks back after", _seconds(found.all_recovered_s)),
-        ("median time of a batch", _seconds(found.median_batch_s)),
+        ("final results", f"{judged.final_results:,} in {judged.batches:,} batches"),
+        ("lost, duplicated, different", f"{judged.lost}, {judged.duplicated}, {judged.different}"),
+        ("by the whole input", str(judged.reference)),
+        ("tentative results", f"{judged.tentative_results:,}, corrected {judged.corrected_results:,}"),
+        ("failure noticed after", _seconds(judged.detection_s)),
+        ("next result after the failure", _seconds(judged.first_output_after_failure_s)),
+        ("all tasks back after", _seconds(judged.all_recovered_s)),
+        ("median time of a batch", _seconds(judged.median_batch_s)),
     )
 
 

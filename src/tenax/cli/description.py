@@ -130,12 +130,12 @@ def _print(application: Application) -> None:
 
 def _outputs(application: Application) -> dict[str, float]:
     """The priority of every output."""
-    found = {}
+    priorities = {}
     for operator in application.topology.operators:
         if operator.output is not None:
             priority = operator.output.priority
-            found[operator.name] = float(priority if isinstance(priority, int | float) else max(priority))
-    return found
+            priorities[operator.name] = float(priority if isinstance(priority, int | float) else max(priority))
+    return priorities
 
 
 def _kind(application: Application, operator: Operator) -> str:

@@ -158,7 +158,11 @@ class Store:
         deleted may be the way back. A later trim will do it.
         """
         self.check_epoch()
-        stay = [one for one in self.checkpoints.newest_whole(KEPT_CHECKPOINTS) if one.number >= checkpoints_before]
+        stay = [
+            checkpoint
+            for checkpoint in self.checkpoints.newest_whole(KEPT_CHECKPOINTS)
+            if checkpoint.number >= checkpoints_before
+        ]
         if len(stay) < KEPT_CHECKPOINTS:
             return Trimmed(0, 0, 0)
         if batches_before > stay[-1].batch + 1:
