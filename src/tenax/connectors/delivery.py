@@ -87,6 +87,7 @@ class CallbackCommitter(LoggedCommitter):
         """Deliver and log results one by one, so that a death repeats at most one of them."""
         for result in self.fresh(batch, staged):
             if result.rows:
+                self.check_epoch()  # the next driver delivers it
                 self._function(batch, result.partition, pl.read_ipc(_payload(result)))
             self.append(batch, [result])
 

@@ -56,6 +56,7 @@ class LoggedCommitter(Committer):
 
             def commit(self, batch, staged):
                 for result in self.fresh(batch, staged):
+                    self.check_epoch()
                     with self.path.open("a") as file:
                         file.write(f"batch {batch}, partition {result.partition}: {result.data}\n")
                     self.append(batch, [result])
@@ -123,6 +124,10 @@ class LoggedCommitter(Committer):
         entry |= {"revision": int(quality is None and revised), "quality": 1.0 if quality is None else quality}
         self._journal.append(entry)
         self._remember(entry)
+
+    def check_epoch(self) -> None:
+        """Refuse if a newer driver has taken over; for sinks that hand results over before they log them."""
+        self._journal.check_epoch()
 
     def is_committed(self, batch: int, partition: int) -> bool:
         """Whether the log has that final result."""

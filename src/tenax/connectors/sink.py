@@ -170,8 +170,9 @@ class Committer(ABC):
     - `commit` makes some or all partitions of a batch final. When it returns they survive any death, and are told to
       nobody before. What was staged stays until its final result is safe.
     - A final result with other rows than before is refused with `tx.ConflictingResults`: final results do not change.
-    - `show` makes results visible as tentative ones, of an estimated quality between 0 and 1; where a final one is
-      there, nothing happens. A sink that has no place for tentative results need not define it.
+    - `show` makes results visible as tentative ones, of an estimated quality between 0 and 1, until the final one takes
+      their place; where a final one is there, nothing happens. A sink that has no place for tentative results need not
+      define it.
     - After a newer epoch has taken over, all calls raise `tx.EpochLost` and change nothing.
     - `tx.SinkFailed` says: not now, try again later.
     - `notices` are what it came upon that people should know, when it took over.

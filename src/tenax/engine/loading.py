@@ -24,7 +24,7 @@ MAIN = "__main__"
 def load_application(path: Path, options: Mapping[str, object]) -> Application:
     """The application of a Python file: its module-level `topology`, or what its `build(**options)` returns.
 
-    The file and the modules beside it that it imports travel by value: nodes need not have them.
+    The file and the modules and packages beside it that it imports travel by value: nodes need not have them.
     """
     if not path.is_file():
         raise InvalidFile(f"{path}: no such file: name the Python file of your application")
@@ -53,11 +53,20 @@ def load_application(path: Path, options: Mapping[str, object]) -> Application:
 
 
 def ship_modules_in(folder: Path) -> None:
-    """Let the loaded modules of a folder travel by value: nodes need not have them."""
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and module.__name__ != MAIN and Path(file).resolve().parent == folder:
+    """Let the loaded modules and packages of a folder travel by value: nodes need not have them."""
+    for name, module in list(sys.modules.items()):
+        if name != MAIN and _lies_in(folder, name):
             cloudpickle.register_pickle_by_value(module)  # those of __main__ do so by themselves
+
+
+def _lies_in(folder: Path, module: str) -> bool:
+    """Whether a module is a file of this folder, or part of a package that lies there."""
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if not isinstance(file, str) or top == "tenax":
+        return False
+    place = Path(file).resolve()
+    return (place.parent.parent if place.name == "__init__.py" else place.parent) == folder
 
 
 def _executed(path: Path) -> ModuleType:

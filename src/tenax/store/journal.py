@@ -87,6 +87,10 @@ class Journal:
         self.last, self._chain, self._size = self.last + 1, chain, self._size + len(line)
         _refuse_older(self.path.parent, self.epoch)
 
+    def check_epoch(self) -> None:
+        """Refuse if a newer epoch has taken the log over."""
+        _refuse_older(self.path.parent, self.epoch)
+
     def rewrite(self, dropped: int, kept: Sequence[JsonObject]) -> None:
         """Let go of all entries up to a number and put these in place of the rest, in one rename."""
         _refuse_older(self.path.parent, self.epoch)
