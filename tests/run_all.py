@@ -25,18 +25,6 @@ DEADLINE_S = 3_600.0  # of a part: on a machine that is five times slower none t
 GRACE_S = 60.0  # for a part that is interrupted to end what it has started
 POLL_S = 0.2
 
-CHAOS = [  # they need four nodes: started beside the two of the others
-    "tests/spark/test_chaos.py",
-    "tests/spark/test_quick_experiments.py",
-]
-OWN_CLUSTERS = [  # they start what they need in processes of their own; the last one also needs a cluster here
-    "tests/spark/test_from_python.py",
-    "tests/spark/test_standalone.py",
-    "tests/spark/test_stopping.py",
-    "tests/spark/test_wheel.py",
-    "tests/spark/test_killed_drivers.py",
-]
-
 
 @dataclass(slots=True)
 class Part:
@@ -112,11 +100,10 @@ def report(name: str) -> list[str]:
 
 def parts() -> list[Part]:
     """What there is to do, the longest first."""
-    left_out = [f"--ignore={path}" for path in (*CHAOS, *OWN_CLUSTERS)]
     return [
-        Part("chaos", [tested("chaos", *CHAOS)]),
-        Part("clusters", [tested("clusters", *OWN_CLUSTERS)]),
-        Part("spark", [tested("spark", "tests/spark", *left_out)]),
+        Part("chaos", [tested("chaos", "tests/spark", "--on=four")]),
+        Part("clusters", [tested("clusters", "tests/spark", "--on=own")]),
+        Part("spark", [tested("spark", "tests/spark", "--on=two")]),
         Part("pure", [tested("pure", "tests", "--ignore=tests/spark")], patient=True),
         Part(
             "static",

@@ -53,7 +53,25 @@ def four(clusters: Clusters) -> Session:
     return clusters.of(4)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--on` chooses tests by the cluster they need."""
+    words = "tests on clusters of their own, or on the shared ones of two or four nodes"
+    parser.getgroup("clusters").addoption("--on", choices=list(PLACES), default=None, help=words)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First what starts clusters of its own, then tests on two nodes, then tests on four; otherwise in their order."""
-    sizes = [cluster.__name__, four.__name__]
-    items.sort(key=lambda item: [size in getattr(item, "fixturenames", ()) for size in reversed(sizes)])
+    items.sort(key=place)
+    wanted = config.getoption("--on", None)
+    if wanted is not None:
+        config.hook.pytest_deselected(items=[item for item in items if place(item) != PLACES[wanted]])
+        items[:] = [item for item in items if place(item) == PLACES[wanted]]
+
+
+PLACES = {"own": 0, "two": 1, "four": 2}
+
+
+def place(item: pytest.Item) -> int:
+    """When a test comes in a process that runs all: a cluster that is up must not be in the way of others."""
+    needed = getattr(item, "fixturenames", ())
+    return 2 if four.__name__ in needed else 1 if cluster.__name__ in needed else 0
