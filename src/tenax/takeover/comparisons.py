@@ -15,7 +15,7 @@ from tenax.connectors.sink import Sink
 from tenax.model.topology import Partitioning, Topology
 from tenax.store.records import Json, JsonObject, mapping, text
 
-PLACE = "in "  # before the place of a sink that keeps no commit log: no path begins so
+PLACE = "the place "  # before the place of a sink that keeps no commit log: no path begins so
 LATENESS = "lateness"  # how the last part of the paths of such parameters begins
 
 
