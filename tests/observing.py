@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from watching import Watched
 
-from tenax_lab.findings import Result
+from tenax_lab.findings import Findings, Machine, Result
 from tenax_lab.lab import EXPERIMENT, ROUND, SIDE, plain_fields
 from tenax_lab.registry import declared
 
@@ -21,6 +21,7 @@ def check_run(result: Result, progress: Watched, out: Path) -> None:
     check_observations(result)
     check_findings(result)
     check_files(result, out / result.name)
+    assert all(row.get("exact", "yes") in ("yes", "–") for row in _rows(result))
 
 
 def check_observations(result: Result) -> None:
@@ -80,11 +81,36 @@ def check_files(result: Result, folder: Path) -> None:
     assert (folder / "table.txt").read_text(encoding="utf-8") == result.text()
     data = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert data == json.loads(json.dumps(result.data()))
-    assert len(data["claims"]) == len(result.findings.claims) > 0
+    assert len(data["claims"]) == len(result.findings.claims)
     assert len(data["rows"]) == sum(len(table.rows) for table in result.findings.tables)
-    assert all(row.get("exact", "yes") in ("yes", "–") for row in data["rows"])
+
+
+def rows_of(findings: Findings, title: str) -> list[dict[str, object]]:
+    """The rows of a table, by its headings."""
+    table = next(table for table in findings.tables if table.title.startswith(title))
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def claimed(findings: Findings, statement: str, whose: str | None = None) -> float:
+    """What was measured beside the first claim that begins so."""
+    fitting = (claim for claim in findings.claims if claim.statement.startswith(statement))
+    return next(claim.ours for claim in fitting if whose in (None, claim.whose))
+
+
+def written(findings: Findings, folder: Path) -> str:
+    """Everything on disk; the table as people read it."""
+    result = Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, findings)
+    result.write(folder)
+    assert result.data()["rows"]
+    check_files(result, folder)
+    return (folder / "table.txt").read_text(encoding="utf-8")
 
 
 def table_rows(result: Result, title: str) -> list[dict[str, Any]]:
     """The rows of a table as they are written, by its headings."""
-    return [row for row in result.data()["rows"] if row["table"].startswith(title)]  # type: ignore[attr-defined]
+    return [row for row in _rows(result) if row["table"].startswith(title)]
+
+
+def _rows(result: Result) -> list[dict[str, Any]]:
+    rows: Any = result.data()["rows"]
+    return list(rows)

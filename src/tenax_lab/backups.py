@@ -81,21 +81,21 @@ def measure(bench: Bench, plan: BackupPlan, trial: Trial[Case]) -> Iterator[Row]
             for repeat in range(1 if trial.side == "exhaustive" else plan.repeats):
                 start = time.perf_counter()
                 try:
-                    found = plan_backups(graph, bound_s, trial.side, TIME_LIMIT_S)
+                    chosen = plan_backups(graph, bound_s, trial.side, TIME_LIMIT_S)
                 except InvalidRequest:
                     yield {**size, "bound_s": bound_s, "skipped": ANOTHER_SHAPE}
                     return
                 ms = (time.perf_counter() - start) * 1000
                 if repeat == 0:
-                    check_backups(graph, found, bound_s)
+                    check_backups(graph, chosen, bound_s)
                 yield {
                     **size,
                     "bound_s": bound_s,
                     "draw": draw,
-                    "backups": len(found.backups),
-                    "latency_s": found.recovery_latency_s,
+                    "backups": len(chosen.backups),
+                    "latency_s": chosen.recovery_latency_s,
                     "ms": ms,
-                    "optimal": found.optimal,
+                    "optimal": chosen.optimal,
                 }
 
 

@@ -60,14 +60,14 @@ class Trial(Generic[C]):
 
 def plain_fields(case: object) -> Row:
     """The fields of a case that can stand in a column, by name; a case that is no dataclass has none."""
-    found: Row = {}
+    columns: Row = {}
     for each in fields(case) if hasattr(case, "__dataclass_fields__") else ():  # type: ignore[arg-type]
         value = getattr(case, each.name)
         if isinstance(value, Enum):
-            found[each.name] = str(value.value)
+            columns[each.name] = str(value.value)
         elif value is None or isinstance(value, str | int | float | bool):
-            found[each.name] = value
-    return found
+            columns[each.name] = value
+    return columns
 
 
 def _said(value: Value) -> str:

@@ -177,7 +177,7 @@ def report(plan: PartialPlan, frame: pl.DataFrame) -> Findings:
 def _claims(losses: pl.DataFrame) -> Iterator[Claim]:
     half = losses.filter(side=HALF)
     tentative = (pl.col("side") == HALF) & (pl.col("shown") > 0)
-    for statement, said, found in (
+    for statement, said, times in (
         (
             "PPA-0.5 over PPA-0, until all is back",
             "lower (no number)",
@@ -204,7 +204,7 @@ def _claims(losses: pl.DataFrame) -> Iterator[Claim]:
             ratios(losses, "output_s", NOTHING, HALF, TRIAL),
         ),
     ):
-        yield from claim_of_ratios(statement, said, found, "runs")
+        yield from claim_of_ratios(statement, said, times, "runs")
 
 
 def _qualities(frame: pl.DataFrame, interval_s: int) -> Panel:

@@ -86,12 +86,12 @@ def measure(bench: Bench, plan: OrderPlan, trial: Trial[Case]) -> Iterator[Row]:
         capacity = float(graph.cost.sum()) * percent / 100
         row: Row = {"percent": percent, "share": share, "guarantee": 1.0 - math.exp(-1.0 / share)}
         try:
-            found = plan_recovery(graph, failed, capacity, trial.side, EXACT_TIME_LIMIT_S)
+            order = plan_recovery(graph, failed, capacity, trial.side, EXACT_TIME_LIMIT_S)
         except TooLarge:
             yield row
             continue
-        check_recovery(graph, failed, found, capacity)
-        yield {**row, "recovered": found.priority / float(graph.priority.sum()), "proven": found.optimal}
+        check_recovery(graph, failed, order, capacity)
+        yield {**row, "recovered": order.priority / float(graph.priority.sum()), "proven": order.optimal}
 
 
 @lru_cache(maxsize=1)

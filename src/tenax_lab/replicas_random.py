@@ -74,9 +74,9 @@ def measure(bench: Bench, plan: ReplicaPlan, trial: Trial[Case]) -> Iterator[Row
     graph = _graph(trial.case, bench.seed)
     for ratio in plan.ratios:
         budget = round(ratio * len(graph))
-        found = plan_replicas(graph, budget, trial.side, time_limit_s=EXACT_TIME_LIMIT_S)
-        check_replicas(graph, found, budget)
-        yield {"ratio": ratio, "fidelity": found.fidelity, "optimal": found.optimal}
+        replicas = plan_replicas(graph, budget, trial.side, time_limit_s=EXACT_TIME_LIMIT_S)
+        check_replicas(graph, replicas, budget)
+        yield {"ratio": ratio, "fidelity": replicas.fidelity, "optimal": replicas.optimal}
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ Column: TypeAlias = str | pl.Expr
 MIDDLE = "median"
 SPREADS = {
     "range": (pl.Expr.min, pl.Expr.max),
-    "middle half": (lambda one: one.quantile(0.25, "linear"), lambda one: one.quantile(0.75, "linear")),
+    "middle half": (lambda column: column.quantile(0.25, "linear"), lambda column: column.quantile(0.75, "linear")),
 }
 """What a band around a curve shows, by name: its lower and its upper end."""
 YES, NO = "yes", "NO"
@@ -71,12 +71,12 @@ def ratios(
     return values(pairs, pl.col("_measure") / pl.col("_measure_theirs"))
 
 
-def claim_of_ratios(statement: str, said: str, found: Sequence[float], of: str = "pairs") -> list[Claim]:
+def claim_of_ratios(statement: str, said: str, compared: Sequence[float], of: str = "pairs") -> list[Claim]:
     """The median of ratios beside what a paper says; nothing if nothing was compared."""
-    if not found:
+    if not compared:
         return []
-    over = f"median of {len(found)} {of}, {spread(found)}"
-    return [Claim(statement, said, median(found), "×", over)]
+    over = f"median of {len(compared)} {of}, {spread(compared)}"
+    return [Claim(statement, said, median(compared), "×", over)]
 
 
 def median(numbers: Iterable[float]) -> float:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
+from observing import rows_of, written
 
 from tenax_lab import lab, overhead, peers
-from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.findings import Findings
 from tenax_lab.processes import SideFailed, memory_mb, run_side, tree
 from tenax_lab.sides.inputs import KINDS, Shape, write_inputs
 from tenax_lab.sides.plain_polars import windowed
@@ -102,17 +102,6 @@ OVERHEAD = lab.frame(
 )
 
 
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def written(found: Findings, folder: Path) -> None:
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(folder)
-    assert json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
-    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "result.json", "table.txt"]
-
-
 def test_the_ratio_to_structured_streaming_is_a_median_of_rounds_with_its_spread() -> None:
     means, joined = rows_of(comparison(*COMPARED), "Sustained")
     assert (means["ratio"], means["spread"], means["met"]) == (8.0, "4.00 to 9.00", "yes")
@@ -186,7 +175,7 @@ def test_plain_polars_computes_the_windows_by_their_definition(tmp_path: Path) -
     write_inputs(tmp_path, 3, SHAPE)
     locations = pl.read_parquet(tmp_path / "locations" / "*.parquet").rows()
     reports = pl.read_parquet(tmp_path / "reports" / "*.parquet").rows()
-    found = windowed("joined", tmp_path).collect()
+    joined = windowed("joined", tmp_path).collect()
     start = datetime(2024, 1, 1)
     expected = set()
     for end in range(1, 13):
@@ -200,7 +189,7 @@ def test_plain_polars_computes_the_windows_by_their_definition(tmp_path: Path) -
                 expected.add((end, segment, speed, len(within[1])))
     got = {
         ((end - start).total_seconds(), segment, speed, count)
-        for segment, speed, count, end in found.select("segment", "speed", "reports", "window_end").iter_rows()
+        for segment, speed, count, end in joined.select("segment", "speed", "reports", "window_end").iter_rows()
     }
     assert got == expected
 
@@ -219,14 +208,14 @@ def test_results_are_compared_up_to_the_last_window_of_all_sides() -> None:
 def test_a_side_says_its_rows_and_the_memory_of_its_tree(tmp_path: Path) -> None:
     write_inputs(tmp_path / "inputs", 1, SHAPE)
     steps: list[str] = []
-    found = run_side(
+    measured = run_side(
         "tenax_lab.sides.plain_polars",
         {"inputs": str(tmp_path / "inputs"), "work": str(tmp_path / "work"), "queries": ["means"], "repeats": 2},
         deadline_s=60,
         step=steps.append,
     )
-    assert [row["query"] for row in found.rows] == ["means", "means"]
-    assert found.peak_mb > 1
+    assert [row["query"] for row in measured.rows] == ["means", "means"]
+    assert measured.peak_mb > 1
     assert steps == ["plain Polars, means"]
 
 

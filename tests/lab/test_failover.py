@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from observing import rows_of
 
 from tenax_lab import failover, lab
 from tenax_lab.failover_measures import APPEARED, OUTCOME, OUTCOME_COLUMNS, SHOWN, Period, Shown, SideRun, percentile
@@ -69,11 +70,6 @@ def comparison() -> Findings:
 
 def scenario(inputs: Path) -> Scenario:
     return Scenario(inputs, SHAPE, 4, 2, 0.01, 6.3, 5.0, 5.0)
-
-
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def test_silence_ends_with_the_first_output_that_holds_something_new() -> None:
@@ -138,12 +134,12 @@ def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
 
 
 def test_the_table_has_a_row_for_each_side_and_round_and_is_written(tmp_path: Path) -> None:
-    found = comparison()
-    rows = rows_of(found, "After the kill")
+    findings = comparison()
+    rows = rows_of(findings, "After the kill")
     assert [row["side"] for row in rows] == list(failover.SIDES.values())
     assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"]
-    assert len(rows_of(found, "Latency")) == 12
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)
+    assert len(rows_of(findings, "Latency")) == 12
+    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, findings).write(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["claims"]
     assert (tmp_path / "figure.png").exists()
 
@@ -192,7 +188,7 @@ def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> 
         return {"path": (tmp_path / name).as_uri()}
 
     def log(name: str, parts: list[dict[str, str]]) -> None:
-        lines = ["v1", *(json.dumps(one) for one in parts)]
+        lines = ["v1", *(json.dumps(each) for each in parts)]
         (tmp_path / "_spark_metadata" / name).write_text("\n".join(lines))
 
     (tmp_path / "_spark_metadata").mkdir()

@@ -33,8 +33,8 @@ def quick_run(request: pytest.FixtureRequest, folder: Path) -> tuple[Path, Resul
 
 
 def numbers(rows: list[dict[str, object]], *columns: str) -> list[float]:
-    found = [row[column] for row in rows for column in columns if column in row]
-    return [value for value in found if isinstance(value, int | float)]
+    cells = [row[column] for row in rows for column in columns if column in row]
+    return [value for value in cells if isinstance(value, int | float)]
 
 
 def test_a_run_writes_its_table_its_data_and_its_figure(quick_run: tuple[Path, Result, Watched]) -> None:
@@ -120,10 +120,10 @@ def test_the_registry_imports_no_experiment_solver_or_picture() -> None:
 
 
 def test_experiment_names_are_unique_and_described() -> None:
-    names = [one.name for one in EXPERIMENTS]
+    names = [entry.name for entry in EXPERIMENTS]
     assert len(set(names)) == len(names)
     assert set(PLANNING) <= set(names)
-    assert all(one.summary and one.figure and "\n" not in one.summary for one in EXPERIMENTS)
+    assert all(entry.summary and entry.figure and "\n" not in entry.summary for entry in EXPERIMENTS)
 
 
 def test_cells_are_shown_with_few_digits() -> None:

@@ -6,7 +6,6 @@ pe1 ─▶ pe2 ─▶ pe3 ─▶ pe4 ─▶ pe5 ─▶ pe6 ─▶ pe7 ─▶ pe8
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -15,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from observing import claimed, rows_of, written
 
 from tenax.chaos.record import Moment, What
 from tenax.control.placement.spreading import place_tasks
@@ -24,28 +24,12 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Strategy
 from tenax_lab import checkpoint_costs, checkpoint_throughput, recovery_delay, standby_costs
-from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.findings import Findings
 from tenax_lab.lab import Plan, Row, Trial, frame
 from tenax_lab.loads.chain import CUTS, NODES, PROTECTED, Load, chain, chain_plan, chain_settings
 from tenax_lab.recorder import Kind
 
 LOAD = Load(4, 100)
-
-
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def claimed(found: Findings, statement: str, whose: str = "paper says") -> float:
-    return next(one.ours for one in found.claims if one.statement.startswith(statement) and one.whose == whose)
-
-
-def written(found: Findings, folder: Path) -> str:
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(folder)
-    assert json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
-    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "result.json", "table.txt"]
-    return (folder / "table.txt").read_text(encoding="utf-8")
 
 
 def test_the_chain_lies_on_four_nodes_with_two_elements_each() -> None:
@@ -111,17 +95,17 @@ def checkpoint_rows(trial: Trial[checkpoint_costs.Case]) -> list[Row]:
 @pytest.mark.parametrize("quick", [False, True])
 def test_bytes_of_checkpoints_are_counted_from_the_second_interval_to_the_end(quick: bool, tmp_path: Path) -> None:
     plan = checkpoint_costs.EXPERIMENT.plan(quick=quick)
-    found = checkpoint_costs.report(plan, observed(plan, checkpoint_rows))
-    first = rows_of(found, "What checkpoints write")[0]
+    findings = checkpoint_costs.report(plan, observed(plan, checkpoint_rows))
+    first = rows_of(findings, "What checkpoints write")[0]
     interval, count = plan.cases[0].interval, plan.cases[0].intervals
     assert (first["strategy"], first["interval"]) == ("synchronous", interval)
     assert first["checkpoints"] == interval * count - interval
     assert first["average KB"] == pytest.approx(1.09)
     assert first["bytes an element"] == pytest.approx(1_090 / 500)
-    assert claimed(found, "bytes of an average checkpoint") == pytest.approx(10.9)
-    assert claimed(found, "time of a checkpoint") == pytest.approx(2.0)
-    assert claimed(found, "bytes of all checkpoints", "we aim at") == pytest.approx(10.9)
-    text = written(found, tmp_path)
+    assert claimed(findings, "bytes of an average checkpoint") == pytest.approx(10.9)
+    assert claimed(findings, "time of a checkpoint") == pytest.approx(2.0)
+    assert claimed(findings, "bytes of all checkpoints", "we aim at") == pytest.approx(10.9)
+    text = written(findings, tmp_path)
     assert "synchronous 92 %" in text
     assert "sweeping 10 %" in text
 
@@ -137,10 +121,10 @@ def test_bytes_of_standbys_are_compared_with_those_of_none(quick: bool, tmp_path
         made = run_rows(stored, load.batches, 100 * times[trial.side] * load.batch_rows)
         return [{**row, "batches": load.batches, "batch_rows": load.batch_rows} for row in made]
 
-    found = standby_costs.report(plan, observed(plan, rows))
-    assert [row["times none"] for row in rows_of(found, "What is sent")[:4]] == pytest.approx([1, 2, 4, 1.05])
-    assert claimed(found, "bytes that passive") == pytest.approx(5.0)
-    assert "the most of" in " ".join(written(found, tmp_path).split())
+    findings = standby_costs.report(plan, observed(plan, rows))
+    assert [row["times none"] for row in rows_of(findings, "What is sent")[:4]] == pytest.approx([1, 2, 4, 1.05])
+    assert claimed(findings, "bytes that passive") == pytest.approx(5.0)
+    assert "the most of" in " ".join(written(findings, tmp_path).split())
 
 
 # Batches of 1 s; a checkpoint every 10 batches rides in the second after it is due and is committed beside the next.
@@ -156,11 +140,11 @@ def carried(more_s: dict[int, float], stored: list[int], seconds: float = 0.2) -
 
 
 def test_the_pass_that_carries_a_checkpoint_and_the_next_are_compared_with_calm_ones_around_them() -> None:
-    found = carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40])
+    seen = carried({12: 0.3, 13: 0.1, 14: 2.0, 22: 0.5}, [2, 12, 22, 40])
     calm_s = (1.0 + 3.0 + 1.0 + 1.0 + 1.0) / 5  # of batches 11 and 14 to 17; those before belong to the warm-up
-    assert found["extra_s"].drop_nulls().to_list() == pytest.approx([2.4 - 2 * calm_s, 0.5])
-    assert found["stored_s"].count() == 2  # not those of the warm-up, and not the last one, at the end of the run
-    assert found["pass_s"].sum() == pytest.approx(32.9)
+    assert seen["extra_s"].drop_nulls().to_list() == pytest.approx([2.4 - 2 * calm_s, 0.5])
+    assert seen["stored_s"].count() == 2  # not those of the warm-up, and not the last one, at the end of the run
+    assert seen["pass_s"].sum() == pytest.approx(32.9)
 
 
 def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_them() -> None:
@@ -180,15 +164,15 @@ def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> 
 
         return checkpoint_throughput.report(plan, observed(plan, rows))
 
-    told = told_for(10)
-    assert claimed(told, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
-    assert claimed(told, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
-    counted = {row["checkpoints"]: row for row in rows_of(told, "What was stored")}
+    findings = told_for(10)
+    assert claimed(findings, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
+    assert claimed(findings, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
+    counted = {row["checkpoints"]: row for row in rows_of(findings, "What was stored")}
     assert counted["aligned"]["% of the time, every 10 batches"] == pytest.approx(100 * 0.6 / 30.6)
     assert counted["none"]["s each"] is None
     seldom = told_for(20)  # half as often as it is told for
     assert claimed(seldom, "throughput that aligned", "we aim at") == pytest.approx(100 * 1.2 / 30.6)
-    text = " ".join(written(told, tmp_path).split())
+    text = " ".join(written(findings, tmp_path).split())
     assert "likely 2 to 2 % by 9 checkpoints; met" in text
     assert "likely 23 to 23 % by 9 checkpoints; not met" in text
     assert "differ from those around them by 0 % of the time" in text
@@ -196,13 +180,13 @@ def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> 
 
 def test_a_likely_range_leaves_out_what_a_coin_would_rarely_do() -> None:
     # of 15 tosses, 3 or fewer fall on one side in 1.8 % of all cases, 4 or fewer in 5.9 %
-    assert checkpoint_throughput.likely([float(one) for one in range(15)]) == (3.0, 11.0)
+    assert checkpoint_throughput.likely([float(each) for each in range(15)]) == (3.0, 11.0)
     assert checkpoint_throughput.likely([1.0, 2.0, 3.0]) == (1.0, 3.0)
 
 
 def test_a_goal_within_the_likely_range_is_neither_met_nor_missed() -> None:
-    found = [checkpoint_throughput.verdict(low, high, 9) for low, high in ((1.0, 4.0), (6.0, 9.0), (1.0, 9.0))]
-    assert found == ["met", "not met", "neither shown nor refuted"]
+    verdicts = [checkpoint_throughput.verdict(low, high, 9) for low, high in ((1.0, 4.0), (6.0, 9.0), (1.0, 9.0))]
+    assert verdicts == ["met", "not met", "neither shown nor refuted"]
     assert checkpoint_throughput.verdict(1.0, 2.0, 3) == "3 checkpoints are too few to tell"
 
 

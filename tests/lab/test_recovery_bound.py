@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from observing import rows_of
 
 from tenax.control.placement.spreading import place_tasks
 from tenax.engine.protection import planned
@@ -113,28 +114,28 @@ def test_every_node_holds_one_of_the_tasks_by_which_nodes_are_named() -> None:
 
 
 def test_lost_tasks_whose_retainers_live_are_back_within_the_bound() -> None:
-    found = model.predicted(unit_graph(), RETAINED, LOST)
-    assert found == model.Prediction(1.25, 1.25, retainers_live=True)
+    prediction = model.predicted(unit_graph(), RETAINED, LOST)
+    assert prediction == model.Prediction(1.25, 1.25, retainers_live=True)
 
 
 def test_a_task_lost_together_with_its_retainer_waits_for_it() -> None:
     # o1[0], o2[0] and o3[0] feed each other
-    found = model.predicted(unit_graph(), RETAINED, (16, 20, 24, 28))
-    assert found == model.Prediction(1.25, 3.25, retainers_live=False)
+    prediction = model.predicted(unit_graph(), RETAINED, (16, 20, 24, 28))
+    assert prediction == model.Prediction(1.25, 3.25, retainers_live=False)
 
 
 def test_a_bound_is_not_promised_to_a_fast_task_that_waits_for_a_lost_one() -> None:
     graph = unit_graph()
     slow = graph.reprocess.copy()
     slow[23] = 9.0
-    found = model.predicted(TaskGraph(with_times(graph.topology, slow.tolist())), RETAINED, (23, 25, 29, 24, 28))
-    assert found.alone_s == found.together_s == 9.0
-    assert not found.retainers_live  # o2[1] feeds o3[0]
+    prediction = model.predicted(TaskGraph(with_times(graph.topology, slow.tolist())), RETAINED, (23, 25, 29, 24, 28))
+    assert prediction.alone_s == prediction.together_s == 9.0
+    assert not prediction.retainers_live  # o2[1] feeds o3[0]
 
 
 def test_without_backups_everything_above_a_lost_task_is_replayed() -> None:
-    found = model.predicted(unit_graph(), (), (30, 31))
-    assert found == model.Prediction(4.25, 4.25, retainers_live=True)
+    prediction = model.predicted(unit_graph(), (), (30, 31))
+    assert prediction == model.Prediction(4.25, 4.25, retainers_live=True)
 
 
 def test_the_longest_chain_counts_steps_that_wait_for_each_other() -> None:
@@ -152,7 +153,7 @@ def test_tasks_of_a_node_take_turns_in_each_level() -> None:
 def test_no_more_nodes_work_at_once_than_there_are_cores() -> None:
     graph = unit_graph()
     batch_s = np.where(model.sources(graph), 0.0, 1.0)
-    apart = model.Round(1, 2, 9.0, tuple(model.Stepped(16 + one, one, 0.0) for one in range(3)), ())
+    apart = model.Round(1, 2, 9.0, tuple(model.Stepped(16 + node, node, 0.0) for node in range(3)), ())
     assert model.nodes_s(graph, [apart], batch_s, cores=4) == pytest.approx(2.0)
     assert model.nodes_s(graph, [apart], batch_s, cores=2) == pytest.approx(3.0)
 
@@ -187,8 +188,8 @@ def test_a_step_halves_its_rows_and_remembers_the_batches_before() -> None:
 
 
 def test_a_step_gives_the_same_bytes_every_time() -> None:
-    found = {encode(stepped(Smoothing(LOAD), 3, stepped(Smoothing(LOAD), 2)).rows, 0) for _ in range(3)}
-    assert len(found) == 1
+    encoded = {encode(stepped(Smoothing(LOAD), 3, stepped(Smoothing(LOAD), 2)).rows, 0) for _ in range(3)}
+    assert len(encoded) == 1
 
 
 def test_sources_send_every_sensor_once_a_batch() -> None:
@@ -217,11 +218,6 @@ def recorded() -> Findings:
     return recovery_bound.report(PLAN, lab.frame([*times(), *losses]))
 
 
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
 def test_predictions_and_bounds_are_scaled_to_the_batches_replayed() -> None:
     first = rows_of(recorded(), "Each loss")[0]
     assert (first["R"], first["R replayed"], first["L_F"]) == (1.875, 0.75 * 1.875, 0.75 * 1.25)
@@ -232,7 +228,7 @@ def test_predictions_and_bounds_are_scaled_to_the_batches_replayed() -> None:
 def test_scheduling_is_what_recovery_takes_beside_steps() -> None:
     for row in rows_of(recorded(), "Each loss"):
         parts = [row[name] for name in ("steps", "scheduling", "recovery")]
-        steps, scheduling, recovery = (one for one in parts if isinstance(one, float))
+        steps, scheduling, recovery = (each for each in parts if isinstance(each, float))
         assert steps + scheduling == pytest.approx(recovery)
 
 
@@ -251,12 +247,12 @@ def test_losses_of_both_kinds_of_recovery_are_shown() -> None:
 
 
 def test_findings_are_written_with_table_data_and_figure(tmp_path: Path) -> None:
-    found = recorded()
-    Result("recovery-bound", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)
+    findings = recorded()
+    Result("recovery-bound", "summary", "figure", 1, True, Machine.here(), 1.0, findings).write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "result.json", "table.txt"]
-    told = (tmp_path / "table.txt").read_text(encoding="utf-8")
-    assert "paper says" in told
-    assert "2 of 2 judged runs exact" in told
+    text = (tmp_path / "table.txt").read_text(encoding="utf-8")
+    assert "paper says" in text
+    assert "2 of 2 judged runs exact" in text
 
 
 def test_tasks_are_named_by_operator() -> None:

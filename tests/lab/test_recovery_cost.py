@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
+from observing import claimed, rows_of, written
 
 from tenax_lab import checkpoint_cpu, partial_replication, recovery_techniques
-from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.findings import Findings
 from tenax_lab.lab import Plan, Row, Trial, frame
 
 LOSS: Row = {
@@ -37,23 +37,6 @@ def publication(after_s: float, tentative: bool, last: int, quality: float) -> R
     return {"what": "publication", "after_s": after_s, "tentative": tentative, "last": last, "quality": quality}
 
 
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def claim(found: Findings, start: str) -> float:
-    return next(one.ours for one in found.claims if one.statement.startswith(start))
-
-
-def written(found: Findings, folder: Path) -> str:
-    """Everything on disk; the table as people read it."""
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(folder)
-    assert json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
-    assert sorted(path.name for path in folder.iterdir()) == ["figure.png", "result.json", "table.txt"]
-    return (folder / "table.txt").read_text(encoding="utf-8")
-
-
 def techniques() -> Findings:
     """Active replicas always take 1 s; checkpoints 2 s, and as much more as the rate; replay 0.2 s per window s."""
     plan, rows = recovery_techniques.EXPERIMENT.full, []
@@ -71,23 +54,23 @@ def techniques() -> Findings:
 
 
 def test_every_technique_meets_every_loss_at_every_rate_and_window(tmp_path: Path) -> None:
-    found = techniques()
-    rows = rows_of(found, "From the kill")
+    findings = techniques()
+    rows = rows_of(findings, "From the kill")
     assert len(rows) == 4 * 2 * 2 * 2
     assert len({tuple(row[name] for name in ("technique", "lost", "window s", "tuples/s")) for row in rows}) == 32
-    told = written(found, tmp_path)
-    assert "24 of 32 runs exact" in told
-    assert "NO" in told
+    text = written(findings, tmp_path)
+    assert "24 of 32 runs exact" in text
+    assert "NO" in text
 
 
 def test_latencies_are_compared_between_losses_that_are_alike_in_all_else() -> None:
-    found = techniques()
-    assert claim(found, "active replicas: batches") == 1
-    assert claim(found, "one node lost: latency with checkpoint") == 3.0
-    assert claim(found, "all primaries lost: latency with source replay") == 4.0
-    assert claim(found, "active replicas: latency at") == 1.0
-    assert claim(found, "checkpoint: latency at 2,000 over that at 1,000") == 2.0
-    assert claim(found, "source replay: latency with windows of 30 s") == 3.0
+    findings = techniques()
+    assert claimed(findings, "active replicas: batches") == 1
+    assert claimed(findings, "one node lost: latency with checkpoint") == 3.0
+    assert claimed(findings, "all primaries lost: latency with source replay") == 4.0
+    assert claimed(findings, "active replicas: latency at") == 1.0
+    assert claimed(findings, "checkpoint: latency at 2,000 over that at 1,000") == 2.0
+    assert claimed(findings, "source replay: latency with windows of 30 s") == 3.0
 
 
 def test_nodes_are_killed_when_windows_are_full_and_a_checkpoint_is_about_to_come() -> None:
@@ -135,15 +118,15 @@ def test_checkpoints_cost_what_a_round_takes_beyond_the_one_without(tmp_path: Pa
     assert often["everything"].to_list() == pytest.approx((60.0, 20.0))
     assert often["counted"].to_list() == pytest.approx((50.0, 50.0))
     assert seldom["nodes"].to_list() == pytest.approx((10.0, 0.0))
-    found = checkpoint_cpu.report(CPU_PLAN, cpu_frame())
-    assert claim(found, "processor time for a checkpoint every 1 s") == pytest.approx(50.0)
-    assert [row["checkpoints"] for row in rows_of(found, "A batch")] == ["none", "every 1 s", "every 30 s"]
-    assert not any("were due" in remark for remark in found.remarks)
+    findings = checkpoint_cpu.report(CPU_PLAN, cpu_frame())
+    assert claimed(findings, "processor time for a checkpoint every 1 s") == pytest.approx(50.0)
+    assert [row["checkpoints"] for row in rows_of(findings, "A batch")] == ["none", "every 1 s", "every 30 s"]
+    assert not any("were due" in remark for remark in findings.remarks)
     late = checkpoint_cpu.report(CPU_PLAN, cpu_frame(stored_every_1_s=4))
     assert [remark.split(",")[0] for remark in late.remarks if "were due" in remark] == [
         "every 1 s: 10 checkpoints were due and 4 were stored"
     ]
-    assert "paper says" in written(found, tmp_path)
+    assert "paper says" in written(findings, tmp_path)
 
 
 def test_measured_batches_hold_a_whole_number_of_every_interval() -> None:
@@ -180,14 +163,14 @@ def outage(trial: Trial[partial_replication.Case]) -> list[Row]:
 def test_plans_stand_beside_each_other_with_the_quality_of_what_they_show(tmp_path: Path) -> None:
     plan = partial_replication.EXPERIMENT.full
     rows = [{**trial.columns, **row} for trial in plan.trials() for row in outage(trial)]
-    found = partial_replication.report(plan, frame(rows))
-    everything, half, nothing = rows_of(found, "From the kill")[:3]
+    findings = partial_replication.report(plan, frame(rows))
+    everything, half, nothing = rows_of(findings, "From the kill")[:3]
     assert (everything["replicas"], half["replicas"], nothing["replicas"]) == (16, 8, 0)
     assert (half["fidelity"], half["quality"], half["content"]) == (0.375, 0.375, pytest.approx(0.8))
     assert (half["tentative s"], half["all back s"], nothing["tentative s"]) == (1.0, 4.5, None)
-    assert claim(found, "PPA-0.5 over PPA-0") == pytest.approx(0.75)
-    assert claim(found, "PPA-0.5: until all is back") == pytest.approx(4.5)
-    written(found, tmp_path)
+    assert claimed(findings, "PPA-0.5 over PPA-0") == pytest.approx(0.75)
+    assert claimed(findings, "PPA-0.5: until all is back") == pytest.approx(4.5)
+    written(findings, tmp_path)
 
 
 def test_the_newest_output_is_never_an_older_batch() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from observing import rows_of
 
 from tenax.chaos.record import Moment, What
 from tenax.connectors.generators import START_US
@@ -24,7 +25,7 @@ from tenax.planning.rates import Rows
 from tenax.store.records import Json
 from tenax_lab import lab
 from tenax_lab import tentative_quality as quality
-from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.findings import Machine, Result
 from tenax_lab.loads.judged_queries import (
     ALGORITHMS,
     CLOCK,
@@ -118,7 +119,7 @@ def test_tentative_results_and_final_ones_before_a_return_are_kept(tmp_path: Pat
 
 
 def test_the_failure_lies_between_the_last_accurate_batch_and_the_first_node_that_returns() -> None:
-    passed = [Moment(0.0, What.PASS_ENDED, {"kind": "live", "first": one, "last": one}) for one in range(1, 8)]
+    passed = [Moment(0.0, What.PASS_ENDED, {"kind": "live", "first": batch, "last": batch}) for batch in range(1, 8)]
     lost = [Moment(0.0, What.LOST, {"nodes": [name]}) for name in "ab"]
     joined = Moment(0.0, What.JOINED, {"nodes": ["c"]})
     moments = [*passed[:3], lost[0], lost[1], *passed[3:6], joined, passed[6]]
@@ -132,10 +133,10 @@ def test_batches_hold_equal_spans_of_time_whatever_the_clock_says() -> None:
         planned = source.plan(position, 2, Limits(1 << 30), 12345)
         assert isinstance(planned, Planned)
         assert planned.ended is (batch == 3)
-        times = pl.concat([source.read(part, one) for part, one in enumerate(planned.ranges)])["ts"]
+        times = pl.concat([source.read(part, span) for part, span in enumerate(planned.ranges)])["ts"]
         first, end = START + timedelta(seconds=3 * batch), START + timedelta(seconds=3 * batch + 3)
         assert len(times) == planned.rows > 0
-        assert all(first <= one < end for one in times)
+        assert all(first <= time < end for time in times)
         position = planned.position
     assert source.plan(position, 2, Limits(1 << 30), 0) == NothingNew(ended=True)
 
@@ -147,13 +148,13 @@ def test_a_span_without_rows_is_planned_all_the_same() -> None:
     second = source.plan(first.position, 2, Limits(100), 0)
     assert isinstance(second, Planned)
     assert second.rows == 0
-    assert [source.read(part, one).height for part, one in enumerate(second.ranges)] == [0, 0]
+    assert [source.read(part, span).height for part, span in enumerate(second.ranges)] == [0, 0]
 
 
 def test_rows_that_stay_with_their_key_make_a_stream_one_to_one() -> None:
     app = application(INCIDENTS, 1, 9)
     for topology in (declared(app), measured(app, even(INCIDENTS))):
-        assert {one.operator: one.partitioning for one in topology.operator("join-1").inputs} == {
+        assert {each.operator: each.partitioning for each in topology.operator("join-1").inputs} == {
             "speed-window": Partitioning.ONE_TO_ONE,
             "incidents": Partitioning.FULL,
         }
@@ -163,8 +164,8 @@ def test_measured_rates_are_what_tasks_gave_out() -> None:
     app = application(TOP_PAGES, 1, 9)
     graph = TaskGraph(app.topology)
     given = [float(graph.operator_of[number] + 1) for number in range(len(graph))]
-    found = TaskGraph(measured(app, Rows(even(TOP_PAGES).taken, tuple(given))))
-    assert found.output_rate == pytest.approx(given)
+    graph_of_rates = TaskGraph(measured(app, Rows(even(TOP_PAGES).taken, tuple(given))))
+    assert graph_of_rates.output_rate == pytest.approx(given)
 
 
 def test_plans_are_the_same_on_every_call_and_within_their_budget() -> None:
@@ -180,9 +181,9 @@ def test_a_join_without_one_of_its_inputs_is_worthless_to_fidelity_alone() -> No
     topology = measured(application(INCIDENTS, 1, 9), even(INCIDENTS))
     graph = TaskGraph(topology)
     kept = [task for task in graph.tasks(range(len(graph))) if task.operator not in ("incidents", "locations")]
-    found = predicted(topology, [task for task in kept if task.operator != "reports"])
-    assert found.fidelity == 0
-    assert 0 < found.processed < found.completeness < 1
+    prediction = predicted(topology, [task for task in kept if task.operator != "reports"])
+    assert prediction.fidelity == 0
+    assert 0 < prediction.processed < prediction.completeness < 1
 
 
 def test_ranks_are_shared_by_equal_values() -> None:
@@ -217,19 +218,14 @@ def recorded() -> pl.DataFrame:
     return lab.frame(rows)
 
 
-def rows_of(found: Findings, title: str) -> list[dict[str, object]]:
-    table = next(one for one in found.tables if one.title.startswith(title))
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
 def test_a_prediction_that_comes_true_fits_without_difference(tmp_path: Path) -> None:
-    found = quality.report(PLAN, recorded())
-    fits = {(row["query"], row["prediction"]): row for row in rows_of(found, "How predictions fit")}
+    findings = quality.report(PLAN, recorded())
+    fits = {(row["query"], row["prediction"]): row for row in rows_of(findings, "How predictions fit")}
     for name in QUERY_NAMES:
         assert fits[name, "fidelity, measured rates"]["mean |difference|"] == pytest.approx(0.0)
         assert fits[name, "fidelity, measured rates"]["rank correlation"] == pytest.approx(1.0)
         assert fits[name, "completeness, measured rates"]["mean |difference|"] != pytest.approx(0.0)
-    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, found).write(tmp_path)
+    Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, findings).write(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["rows"]
 
 
@@ -239,7 +235,7 @@ def test_greedy_plans_stand_beside_structure_aware_ones() -> None:
     by_case = {(row["query"], row["budget"], row["algorithm"]): row for row in rows}
     for name in QUERY_NAMES:
         for ratio in RATIOS:
-            aware, greedy = (by_case[name, ratio, one]["fidelity"] for one in (STRUCTURE_AWARE, GREEDY))
+            aware, greedy = (by_case[name, ratio, algorithm]["fidelity"] for algorithm in (STRUCTURE_AWARE, GREEDY))
             assert isinstance(aware, float)
             assert isinstance(greedy, float)
             assert aware >= greedy

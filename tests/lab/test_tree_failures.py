@@ -33,27 +33,27 @@ LIMITS = Limits(1)
 def planned(source: Readings, times_us: list[int]) -> list[Planned | NothingNew]:
     """What a source answers when it is asked at these times, one after the other."""
     position: Json = None
-    found = []
+    answers = []
     for now_us in times_us:
         answer = source.plan(position, 16, LIMITS, now_us)
-        found.append(answer)
+        answers.append(answer)
         if isinstance(answer, Planned):
             position = answer.position
-    return found
+    return answers
 
 
 def test_the_first_batches_come_at_once_and_later_ones_by_the_clock() -> None:
     source = Readings(1, LOAD, Arrival(batches=4, at_once=2, interval_s=0.5))
     times = [100, 100, 100, 500_100, 1_000_099, 1_700_000, 1_700_000]
-    found = planned(source, times)
-    assert [isinstance(one, Planned) for one in found] == [True, True, False, True, False, True, False]
-    assert not any(one.ended for one in found)  # an end would close all windows
+    answers = planned(source, times)
+    assert [isinstance(answer, Planned) for answer in answers] == [True, True, False, True, False, True, False]
+    assert not any(answer.ended for answer in answers)  # an end would close all windows
 
 
 def test_a_batch_that_comes_late_does_not_delay_the_next() -> None:
     source = Readings(1, LOAD, Arrival(batches=4, at_once=1, interval_s=0.5))
-    found = planned(source, [100, 1_200_000, 1_200_000, 1_200_000, 1_500_100])
-    assert [isinstance(one, Planned) for one in found] == [True, True, True, False, True]
+    answers = planned(source, [100, 1_200_000, 1_200_000, 1_200_000, 1_500_100])
+    assert [isinstance(answer, Planned) for answer in answers] == [True, True, True, False, True]
 
 
 def test_a_batch_holds_its_span_of_time_and_every_sensor_of_every_source_once_a_second() -> None:
@@ -61,10 +61,10 @@ def test_a_batch_holds_its_span_of_time_and_every_sensor_of_every_source_once_a_
     for batch, answer in enumerate(planned(source, [0, 0, 0])):
         assert isinstance(answer, Planned)
         assert answer.rows == LOAD.batch_rows == 16 * 4 * 2
-        frames = [source.read(number, one) for number, one in enumerate(answer.ranges)]
-        assert all(sorted(one["sensor"].to_list()) == [0, 0, 1, 1, 2, 2, 3, 3] for one in frames)
+        frames = [source.read(number, span) for number, span in enumerate(answer.ranges)]
+        assert all(sorted(rows["sensor"].to_list()) == [0, 0, 1, 1, 2, 2, 3, 3] for rows in frames)
         times = pl.concat(frames)["ts"]
-        assert {one.second // 2 for one in times.to_list()} == {batch}
+        assert {time.second // 2 for time in times.to_list()} == {batch}
 
 
 def test_half_as_many_rows_leave_a_task_as_enter_it() -> None:
@@ -128,24 +128,24 @@ def met(moments: list[Moment], replayed: int, back_s: float, *, exact: bool) -> 
 
 def test_an_output_counts_if_it_is_of_a_batch_that_was_not_finished_when_the_last_node_was_missed() -> None:
     moments = [*BEFORE, published(10.05, 4), lost(10.1, "a", False), lost(10.2, "b", False), live(10.8, 5, 5)]
-    found, _ = met([*moments, published(10.9, 5)], 0, 0.0, exact=True)
-    assert [found["detection_s"], found["final_s"]] == pytest.approx([0.2, 0.9])
-    assert [found[name] for name in ("batches", "replayed", "killed", "lost_tasks")] == [1, 0, 2, 2]
-    assert found["whole_s"] == pytest.approx(0.2)
-    assert found["batch_time_s"] == 0.5
-    assert found["tentative_s"] is None
-    assert found["output_s"] == found["final_s"]
+    loss, _ = met([*moments, published(10.9, 5)], 0, 0.0, exact=True)
+    assert [loss["detection_s"], loss["final_s"]] == pytest.approx([0.2, 0.9])
+    assert [loss[name] for name in ("batches", "replayed", "killed", "lost_tasks")] == [1, 0, 2, 2]
+    assert loss["whole_s"] == pytest.approx(0.2)
+    assert loss["batch_time_s"] == 0.5
+    assert loss["tentative_s"] is None
+    assert loss["output_s"] == loss["final_s"]
 
 
 def test_tentative_outputs_come_before_final_ones() -> None:
     round_ended = Moment(12.0, What.PASS_ENDED, {"kind": "round", "first": 2, "last": 5, "seconds": 1.0})
     moments = [*BEFORE, lost(10.1, "a", True), lost(10.2, "b", True), published(11.0, 5, 0.375), round_ended]
     moments += [published(12.1, 5), Moment(12.5, What.OUTAGE_ENDED)]
-    found, publications = met(moments, 3, 1.5, exact=False)
-    assert [found["tentative_s"], found["final_s"], found["whole_s"]] == pytest.approx([1.0, 2.1, 2.5])
-    assert found["output_s"] == 1.0
-    assert found["recovered_s"] == found["whole_s"]
-    assert [found[name] for name in ("batches", "rounds", "exact")] == [4, 1, False]
+    loss, publications = met(moments, 3, 1.5, exact=False)
+    assert [loss["tentative_s"], loss["final_s"], loss["whole_s"]] == pytest.approx([1.0, 2.1, 2.5])
+    assert loss["output_s"] == 1.0
+    assert loss["recovered_s"] == loss["whole_s"]
+    assert [loss[name] for name in ("batches", "rounds", "exact")] == [4, 1, False]
     assert [row["quality"] for row in publications] == [0.375, 1.0]
 
 
