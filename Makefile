@@ -28,9 +28,10 @@ chaos: setup  ## tests that take their time, 25 random schedules of real faults,
 	$(BIN)/pytest tests/spark -m long
 	$(BIN)/python -m tenax.cli.soak
 
-dist: setup  ## a wheel of tenax, without the lab, in dist/
+dist: setup  ## wheels of tenax, without the lab, and of the lab, in dist/
 	rm -rf build/lib build/bdist.* dist
-	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist . ./src/tenax_lab
+	rm -rf src/tenax_lab/build src/tenax_lab/*.egg-info
 	@ls dist
 
 clean:  ## remove .venv and caches

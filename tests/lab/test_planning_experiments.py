@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from observing import check_run
 from watching import Watched
 
 from tenax.errors import InvalidRequest
@@ -69,6 +70,13 @@ def test_every_claim_has_the_papers_number_and_a_measured_one(quick_run: tuple[P
             assert claim.ours <= 100
     text = result.text()
     assert text.count("paper says:") == text.count("we measured:") == len(result.findings.claims)
+
+
+def test_every_case_and_side_is_observed_and_the_report_is_made_of_that(
+    quick_run: tuple[Path, Result, Watched],
+) -> None:
+    folder, result, progress = quick_run
+    check_run(result, progress, folder.parent)
 
 
 def test_progress_reaches_its_total(quick_run: tuple[Path, Result, Watched]) -> None:

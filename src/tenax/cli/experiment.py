@@ -33,7 +33,9 @@ SAY_EVERY_S = 30.0
 def registry() -> ModuleType:
     """Where the lab lists its experiments: it is a package beside this one, which users need not have."""
     if importlib.util.find_spec(LAB) is None:
-        raise InvalidRequest(f"experiments are in the package {LAB}, found none: run them in a checkout of Tenax")
+        raise InvalidRequest(
+            f"experiments are in the package {LAB}, found none: pip install tenax-lab, or use a checkout of Tenax"
+        )
     return importlib.import_module(f"{LAB}.registry")
 
 
