@@ -14,14 +14,17 @@ from pathlib import Path
 import pytest
 
 from tenax.chaos import process
+from tenax.chaos.oracle import Verdict
 from tenax.chaos.process import MARK, Command, end_driver
 from tenax.chaos.record import Outcome
-from tenax.chaos.runs import Trial, varied
+from tenax.chaos.reference import Judgement
+from tenax.chaos.runs import Trial, outcome, varied
 from tenax.chaos.schedule import random_schedule
 from tenax.chaos.settings import CHAOS
 from tenax.cli.main import run
 from tenax.cli.soak import BATCH_MS, BATCH_ROWS, OPTIONS, arguments
 from tenax.engine.processes import marked
+from tenax.model.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -108,3 +111,10 @@ def test_the_end_of_a_driver_leaves_nothing_that_it_had_started() -> None:
     end_driver(child, mark)
     assert marked(MARK, mark) == []
     assert child.returncode is not None
+
+
+def test_the_outcome_says_what_the_run_was_set_to() -> None:
+    trial = Trial(CHAOS.but(replicas=("a[0]",), max_attempts=7))
+    said = outcome(trial, [], Verdict(0, 0, 0), Judgement())
+    assert Outcome.from_json(said.to_json()) == said
+    assert Settings.from_data(said.settings) == trial.settings.resolved()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from tenax.chaos.reference import Judgement
 from tenax.control import events, instructions, notices
@@ -121,6 +122,8 @@ class Outcome:
     findings: str
     """What both say, in words."""
     reference: Judgement = field(default_factory=Judgement)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What the run was set to, as `Settings.to_data` gives it."""
 
     def to_json(self) -> str:
         """As an indented JSON object."""

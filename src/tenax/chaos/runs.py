@@ -105,6 +105,7 @@ def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement
         faults=faults,
         findings=f"{verdict}; {judgement}",
         reference=judgement,
+        settings=trial.settings.resolved().to_data(),
     )
 
 

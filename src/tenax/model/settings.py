@@ -46,7 +46,7 @@ class Bounds:
     max_batches_ahead: int | None = option(
         count(2),
         None,
-        "Batches logged beyond the finished ones: being behind does not make queues longer.",
+        "Batches logged beyond the finished ones: being behind does not make the log longer.",
         if_none="2 × `max_batches_per_pass` + 1",
         unit="batches",
         example=2 * PER_PASS + 1,
