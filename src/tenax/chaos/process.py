@@ -15,15 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tenax.chaos.oracle import judge
-from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What
-from tenax.chaos.reference import judge_by_input
-from tenax.chaos.runs import RESULTS, STORE, TIMELINE, Trial, outcome, run_trial
+from tenax.chaos.record import Moment, Outcome, Timeline, What
+from tenax.chaos.runs import TIMELINE, Around, Trial, run_and_judge
 from tenax.chaos.schedule import Fault, Kind, Progress, Unit, When
 from tenax.control.records import Data
 from tenax.engine.loading import load_application
 from tenax.engine.processes import children, kill_marked, marked
-from tenax.engine.session import Session
 from tenax.errors import ClusterFailed, TenaxError
 from tenax.model.settings import Settings
 
@@ -199,22 +196,13 @@ def main() -> int:
     command = Command.from_json(sys.argv[1])
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     out, trial = Path(command.out), command.trial
-    timeline = Timeline(out / TIMELINE)
     try:
         application = load_application(Path(command.file), command.options)
-        session = Session(out / "cluster", trial.settings.cluster)
-        try:
-            recorder = Recorder(timeline.append, command.origin_s)
-            run_trial(application, out, trial, session, recorder, timeline.read())
-            verdict = judge(application, out / STORE, out / RESULTS, session, trial.nodes)
-        finally:
-            session.stop()
-        judgement = judge_by_input(application, out / STORE, out / RESULTS)
+        result = run_and_judge(application, out, trial, around=Around(origin_s=lambda: command.origin_s))
     except TenaxError as error:
         sys.stderr.write(f"tenax: {' '.join(str(error).split())}\n")
         return 1
-    trial_outcome = outcome(trial, timeline.read(), verdict, judgement)
-    (out / OUTCOME).write_text(trial_outcome.to_json())
+    (out / OUTCOME).write_text(result.to_json())
     return 0
 
 

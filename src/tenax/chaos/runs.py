@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from tenax.chaos.schedule import Kind, Schedule, check_tasks
 from tenax.chaos.settings import CHAOS
 from tenax.control.instructions import Outcome as Ending
 from tenax.engine.driver import Driver
+from tenax.engine.observer import Observer
+from tenax.engine.protection import Protected
 from tenax.engine.session import Session
 from tenax.errors import ClusterFailed, InvalidRequest
 from tenax.model.graph import TaskGraph
@@ -22,7 +26,7 @@ from tenax.model.options import ALL
 from tenax.model.protection import Backups, Outputs, Protection, Recovery, Strategy
 from tenax.model.settings import Settings
 
-STORE, RESULTS, TIMELINE = "store", "results", "timeline.jsonl"
+STORE, RESULTS, CLUSTER, TIMELINE = "store", "results", "cluster", "timeline.jsonl"  # in the folder of a trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +56,70 @@ def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
     )
 
 
-def run_trial(
-    application: Application, out: Path, trial: Trial, session: Session, recorder: Recorder, earlier: Sequence[Moment]
-) -> None:
-    """Run an application under faults to its good end; `earlier` is what drivers before this one have met."""
-    chaotic = with_results_in(application, out / RESULTS)
-    check_tasks(trial.schedule, TaskGraph(application.topology))
-    driver = Driver(chaotic, out / STORE, trial.settings, recorder, session)
-    injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier)
-    stop = injector.run(driver)
-    if stop.outcome is not Ending.FINISHED:
-        raise ClusterFailed(f"a run under faults finishes, found {stop.outcome}: {stop.reason}: see {out / TIMELINE}")
+class TrialStopped(ClusterFailed):
+    """A trial was asked to stop before it could be judged."""
 
 
-def run_and_judge(application: Application, out: Path, trial: Trial, session: Session) -> Outcome:
-    """Run an application under faults in this process, then ask both judges; for schedules that spare the driver."""
-    if any(fault.kind is Kind.DRIVER for fault in trial.schedule):
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a command does around a trial.
+
+    - `origin_s` is asked when the driver is made: from when on times count, on the monotonic clock.
+    - `observers` watch the run.
+    - `running` holds while the driver runs; `status` while something takes long that is not the run itself.
+    - Once `stop_asked` says so, a session that starts gives up.
+    - `in_place`: results stay where the application puts them, which is below the trial's folder; else its sinks are
+      put there.
+    - `protected` is what was planned for its protection; it is planned if it is not given.
+    """
+
+    origin_s: Callable[[], float] = time.monotonic
+    observers: Sequence[Observer] = ()
+    running: Callable[[Driver], AbstractContextManager[object]] = nullcontext
+    status: Callable[[str], AbstractContextManager[object]] = nullcontext
+    stop_asked: Callable[[], bool] = lambda: False
+    in_place: bool = False
+    protected: Protected | None = None
+
+
+def run_and_judge(
+    application: Application, out: Path, trial: Trial, session: Session | None = None, around: Around | None = None
+) -> Outcome:
+    """Run an application under faults to its good end, on a session of its own if none is given, and ask both judges.
+
+    Faults that drivers before this one have met, by the timeline in `out`, are not made again.
+    """
+    around = around or Around()
+    if session is not None and any(fault.kind is Kind.DRIVER for fault in trial.schedule):
         raise InvalidRequest("a driver is killed in a process of its own, found --kill-driver: use `tenax chaos`")
     out.mkdir(parents=True, exist_ok=True)
+    timeline, results = Timeline(out / TIMELINE), out if around.in_place else out / RESULTS
+    with ExitStack() as stack:
+        if session is None:
+            with around.status(f"starting {trial.nodes} nodes"):
+                session = Session(out / CLUSTER, trial.settings.cluster, stop_asked=around.stop_asked)
+            stack.callback(session.stop)
+        _run(application, out, trial, session, around)
+        with around.status("running the same batches again without failures, to compare"):
+            verdict = judge(application, out / STORE, results, session, trial.nodes)
+    with around.status("computing all outputs from the whole input at once, to compare"):
+        judgement = judge_by_input(application, out / STORE, results)
+    return outcome(trial, timeline.read(), verdict, judgement)
+
+
+def _run(application: Application, out: Path, trial: Trial, session: Session, around: Around) -> None:
+    check_tasks(trial.schedule, TaskGraph(application.topology))
+    running = application if around.in_place else with_results_in(application, out / RESULTS)
     timeline = Timeline(out / TIMELINE)
-    recorder = Recorder(timeline.append)
-    run_trial(application, out, trial, session, recorder, ())
-    verdict = judge(application, out / STORE, out / RESULTS, session, trial.nodes)
-    judgement = judge_by_input(application, out / STORE, out / RESULTS)
-    return outcome(trial, recorder.moments, verdict, judgement)
+    earlier, recorder = timeline.read(), Recorder(timeline.append, around.origin_s(), also=around.observers)
+    driver = Driver(running, out / STORE, trial.settings, recorder, session, around.protected)
+    injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier)
+    with around.running(driver):
+        stop = injector.run(driver)
+    if stop.outcome is Ending.STOPPED:
+        raise TrialStopped(f"a run under faults is judged when it has finished, found it stopped: {stop.reason}")
+    if stop.outcome is not Ending.FINISHED:
+        raise ClusterFailed(f"a run under faults finishes, found {stop.outcome}: {stop.reason}: see {out / TIMELINE}")
 
 
 def outcome(trial: Trial, moments: Sequence[Moment], verdict: Verdict, judgement: Judgement) -> Outcome:

@@ -16,6 +16,7 @@ from tenax.cli import render
 from tenax.cli.arguments import name_values
 from tenax.cli.options import Given, configured, made
 from tenax.cli.stopping import interrupted_by_all
+from tenax.cli.trials import duration, save_outcome
 from tenax.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -109,9 +110,7 @@ def chaos_command(
     emptied(out)
     with interrupted_by_all():
         outcome = run_in_processes(file, arguments, out, trial, lambda moment: tell(console, moment))
-    if json_file is not None:
-        made(json_file.parent)
-        json_file.write_text(outcome.to_json() + "\n")
+    save_outcome(outcome, json_file)
     summary(file.stem, outcome, out)
     if not outcome.held:
         raise typer.Exit(1)
@@ -156,7 +155,7 @@ def words(moment: Moment) -> str:
 
 
 def summary(name: str, outcome: Outcome, out: Path) -> None:
-    """What chaos found, for people."""
+    """What came of a trial, for people."""
     console = render.console()
     pairs: list[tuple[str, str | Text]] = [
         ("verdict", Text(outcome.findings, style="green" if outcome.held else "bold red")),
@@ -182,8 +181,3 @@ def _by_input(outcome: Outcome) -> str:
     judged = outcome.reference
     counts = f"{judged.lost}, {judged.extra}, {judged.different} of {judged.rows:,} rows of {judged.outputs} outputs"
     return counts if judged.outputs else "no output was judged so"
-
-
-def duration(value: float | None) -> str:
-    """Seconds for people; none is what never happened."""
-    return "never" if value is None else f"{value:.2f} s"

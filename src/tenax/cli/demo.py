@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,19 +16,18 @@ from rich.text import Text
 from tenax.cli import render
 from tenax.cli.options import Given, configured, made
 from tenax.cli.stopping import Stopping, interrupt, stopping
-from tenax.errors import InvalidFile, InvalidRequest, TenaxError
+from tenax.cli.trials import duration, save_outcome
+from tenax.errors import InvalidFile, InvalidRequest
 from tenax.examples import app_path
 from tenax.model.settings import Settings
 
 if TYPE_CHECKING:
     from tenax.application.application import Application
-    from tenax.chaos.record import Outcome, Recorder
+    from tenax.chaos.record import Moment, Outcome
     from tenax.chaos.schedule import Schedule
-    from tenax.cli.outages import Outages
     from tenax.cli.report import Account
-    from tenax.control.instructions import Stop
+    from tenax.engine.driver import Driver
     from tenax.engine.protection import Protected
-    from tenax.engine.session import Session
 
 RATE = 20_000.0  # locations a second, as in the papers' incident query
 REPORTS = 98.0  # and what their drivers report
@@ -72,9 +72,10 @@ def demo_command(
 
     The report is in [bold]out/demo/report.html[/bold]. It takes about two minutes; Ctrl-C ends it in good order.
     """
+    from tenax.chaos.record import Timeline
+    from tenax.chaos.runs import TIMELINE, Around, Trial, TrialStopped, run_and_judge
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
-    from tenax.engine.session import Session
     from tenax.errors import StartStopped
 
     settings = given.over(DEMO).but(master=None, racks=RACKS, keep_batches=True)
@@ -97,17 +98,25 @@ def demo_command(
         settings = settings.but(slots=-(-copies // settings.cluster.nodes) + EXTRA_SLOTS)
     console = render.console()
     console.print(f"[dim]plan[/dim] {protected.line}", markup=True, soft_wrap=True)
+    trial = Trial(settings, demo_schedule(seconds, settings.cluster.nodes, seed), seed)
     with stopping() as stops:
+        shown = _Shown(application, stops)
+        around = Around(
+            origin_s=shown.begin,
+            observers=(shown.view,),
+            running=shown.running,
+            status=console.status,
+            stop_asked=lambda: stops.asked,
+            in_place=True,
+            protected=protected,
+        )
         try:
-            with console.status(f"starting {settings.cluster.nodes} nodes in {RACKS} racks"):
-                session = Session(made(out / "cluster"), settings.cluster, stop_asked=lambda: stops.asked)
-            try:
-                account, outcome = _run_and_judge(application, out, settings, protected, seconds, seed, session, stops)
-            finally:
-                session.stop()
-        except (DemoStopped, StartStopped) as stopped:
-            console.print(Text(f"{stopped}: nothing was compared"), soft_wrap=True)
+            outcome = run_and_judge(application, out, trial, around=around)
+        except (TrialStopped, StartStopped) as stopped:
+            why = "the demo was stopped" if isinstance(stopped, TrialStopped) else str(stopped)
+            console.print(Text(f"{why}: nothing was compared"), soft_wrap=True)
             return
+    account = _account(shown, Timeline(out / TIMELINE).read(), outcome, protected)
     _tell(account, outcome, out, json_file)
     if not outcome.held:
         raise typer.Exit(1)
@@ -142,88 +151,57 @@ def _emptied(out: Path) -> None:
     made(out)
 
 
-def _run_and_judge(
-    application: Application,
-    out: Path,
-    settings: Settings,
-    protected: Protected,
-    seconds: int,
-    seed: int,
-    session: Session,
-    stops: Stopping,
-) -> tuple[Account, Outcome]:
-    from tenax.chaos.injector import Injector
-    from tenax.chaos.oracle import judge
-    from tenax.chaos.record import Recorder, Timeline
-    from tenax.chaos.reference import judge_by_input
-    from tenax.chaos.runs import Trial, outcome
-    from tenax.cli.outage_view import OutageView
-    from tenax.cli.outages import Outages
-    from tenax.engine.driver import Driver
-    from tenax.model.graph import TaskGraph
+class _Shown:
+    """The view of a demo while it runs; a signal asks the driver to stop, and afterwards interrupts the comparing."""
 
-    began_s = time.monotonic()
-    outages = Outages(TaskGraph(application.topology), application.sinks, lambda: time.monotonic() - began_s)
-    nodes = settings.cluster.nodes
-    schedule = demo_schedule(seconds, nodes, seed)
-    with OutageView(outages, "traffic, 20,000 locations a second") as view:
-        recorder = Recorder(Timeline(out / "timeline.jsonl").append, began_s, also=(view,))
-        driver = Driver(application, out / "store", settings, recorder, session, protected)
-        stops.call(driver.request_stop)
-        stop = Injector(session, nodes, schedule, recorder).run(driver)
-        ended_s = outages.clock()
-    _check_finished(stop)
-    stops.call(interrupt)  # comparing leaves nothing to finish
-    with render.console().status("running the same batches again without failures, to compare"):
-        verdict = judge(application, out / "store", out, session, nodes)
-    with render.console().status("computing all outputs from the whole input at once, to compare"):
-        judgement = judge_by_input(application, out / "store", out)
-    judged = outcome(Trial(settings, schedule, seed), recorder.moments, verdict, judgement)
-    return _account(outages, recorder, judged, protected, ended_s), judged
+    def __init__(self, application: Application, stops: Stopping) -> None:
+        from tenax.cli.outage_view import OutageView
+        from tenax.cli.outages import Outages
+        from tenax.model.graph import TaskGraph
+
+        self.began_s, self.ended_s = time.monotonic(), 0.0
+        graph = TaskGraph(application.topology)
+        self.outages = Outages(graph, application.sinks, lambda: time.monotonic() - self.began_s)
+        self.view = OutageView(self.outages, "traffic, 20,000 locations a second")
+        self._stops = stops
+
+    def begin(self) -> float:
+        """Times count from now on."""
+        self.began_s = time.monotonic()
+        return self.began_s
+
+    @contextmanager
+    def running(self, driver: Driver) -> Iterator[None]:
+        """While the driver runs, it is shown, and signals ask it to stop."""
+        with self.view:
+            self._stops.call(driver.request_stop)
+            yield
+            self.ended_s = self.outages.clock()
+        self._stops.call(interrupt)  # comparing leaves nothing to finish
 
 
-def _check_finished(stop: Stop) -> None:
-    from tenax.control.instructions import Outcome as Ending
-
-    if stop.outcome is Ending.STOPPED:
-        raise DemoStopped("the demo was stopped")
-    if stop.outcome is not Ending.FINISHED:
-        raise DemoEnded(f"a demo is judged when it has finished, found {stop.outcome} ({stop.reason}): run it again")
-
-
-class DemoEnded(TenaxError):
-    """A demo ended before it could be judged."""
-
-
-class DemoStopped(DemoEnded):
-    """A signal stopped it."""
-
-
-def _account(outages: Outages, recorder: Recorder, judged: Outcome, protected: Protected, ended_s: float) -> Account:
+def _account(shown: _Shown, moments: Sequence[Moment], outcome: Outcome, protected: Protected) -> Account:
     from tenax.cli.report import Account, history
 
     title = "Half of the cluster is killed, outputs go on"
-    shown = history(outages, recorder.moments, title, ended_s)
-    said = f"Held: {judged.findings}." if judged.held else f"FAILED: {judged.findings}."
-    figures = (*_figures(judged), ("protection", protected.line))
-    return Account("Tenax demo", ABOUT, said, judged.held, figures, tuple(outages.happenings), shown)
+    timeline = history(shown.outages, moments, title, shown.ended_s)
+    verdict = f"Held: {outcome.findings}." if outcome.held else f"FAILED: {outcome.findings}."
+    figures = (*_figures(outcome), ("protection", protected.line))
+    happenings = tuple(shown.outages.happenings)
+    return Account("Tenax demo", ABOUT, verdict, outcome.held, figures, happenings, timeline)
 
 
-def _figures(judged: Outcome) -> Sequence[tuple[str, str]]:
+def _figures(outcome: Outcome) -> Sequence[tuple[str, str]]:
     return (
-        ("final results", f"{judged.final_results:,} in {judged.batches:,} batches"),
-        ("lost, duplicated, different", f"{judged.lost}, {judged.duplicated}, {judged.different}"),
-        ("by the whole input", str(judged.reference)),
-        ("tentative results", f"{judged.tentative_results:,}, corrected {judged.corrected_results:,}"),
-        ("failure noticed after", _seconds(judged.detection_s)),
-        ("next result after the failure", _seconds(judged.first_output_after_failure_s)),
-        ("all tasks back after", _seconds(judged.all_recovered_s)),
-        ("median time of a batch", _seconds(judged.median_batch_s)),
+        ("final results", f"{outcome.final_results:,} in {outcome.batches:,} batches"),
+        ("lost, duplicated, different", f"{outcome.lost}, {outcome.duplicated}, {outcome.different}"),
+        ("by the whole input", str(outcome.reference)),
+        ("tentative results", f"{outcome.tentative_results:,}, corrected {outcome.corrected_results:,}"),
+        ("failure noticed after", duration(outcome.detection_s)),
+        ("next result after the failure", duration(outcome.first_output_after_failure_s)),
+        ("all tasks back after", duration(outcome.all_recovered_s)),
+        ("median time of a batch", duration(outcome.median_batch_s)),
     )
-
-
-def _seconds(value: float | None) -> str:
-    return "never" if value is None else f"{value:.2f} s"
 
 
 def _tell(account: Account, outcome: Outcome, out: Path, json_file: Path | None) -> None:
@@ -233,9 +211,7 @@ def _tell(account: Account, outcome: Outcome, out: Path, json_file: Path | None)
 
     write_report(account, out / "report.html")
     save_timeline(account.history, out / "timeline.png")
-    if json_file is not None:
-        made(json_file.parent)
-        json_file.write_text(outcome.to_json() + "\n")
+    save_outcome(outcome, json_file)
     console = render.console()
     console.print()
     console.print(render.facts("What came of it", account.figures))
