@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 from spark.oracles import SECOND_US, assert_equal, windowed
 from spark.runs import Watcher, finish, settings
@@ -44,6 +45,7 @@ import time
 from pathlib import Path
 
 import polars as pl
+import psutil
 import tenax as tx
 
 def build(rows, rate, folder):
@@ -116,7 +118,7 @@ def stop_one_worker(node: str) -> list[int]:
 
 def await_end(pids: Sequence[int]) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+    while any(psutil.pid_exists(pid) for pid in pids):
         assert time.monotonic() < deadline, pids
         time.sleep(POLL_S)
 
