@@ -12,9 +12,9 @@ from model.test_settings import OTHERS, other
 
 from tenax.chaos.settings import CHAOS
 from tenax.cli import demo
-from tenax.cli.arguments import parsed
+from tenax.cli.arguments import flag, parsed
 from tenax.cli.main import app, run
-from tenax.cli.options import command_line, flag
+from tenax.cli.options import command_line
 from tenax.model.settings import CONCERNS, Settings, declared
 
 WITHOUT_OPTION = {"replay", "checkpoints"}  # for programs alone; said with --checkpoint

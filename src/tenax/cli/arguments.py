@@ -36,24 +36,29 @@ def overridden(protection: Protection, given: Mapping[str, str | float | None]) 
     return protection.but(**parsed({word: text for word, text in given.items() if text is not None}))
 
 
+def flag(word: str) -> str:
+    """The option that says a setting."""
+    return f"--{word.replace('_', '-')}"
+
+
 def parsed(given: Mapping[str, object]) -> dict[str, Any]:
     """Words of the command line as values of settings."""
     words: dict[str, Any] = {}
     for word, text in given.items():
-        known, flag = declared(word), f"--{word.replace('_', '-')}"
+        known, name = declared(word), flag(word)
         if not isinstance(text, str):
             words[word] = text
         elif known.kind.by_operator:
             whole, single = _by_operator(text)
             if whole is not None:
                 raise InvalidRequest(f"{word}s are written OPERATOR=MODE, found {whole!r}: name the operator before it")
-            words[word] = checked(flag, known, single)
+            words[word] = checked(name, known, single)
         elif known.single is not None:
             whole, single = _by_operator(text)
-            words |= {} if whole is None else {word: checked(flag, known, whole)}
-            words |= {known.single: checked(flag, declared(known.single), single)} if single else {}
+            words |= {} if whole is None else {word: checked(name, known, whole)}
+            words |= {known.single: checked(name, declared(known.single), single)} if single else {}
         else:
-            words[word] = checked(flag, known, known.kind.parsed(text))
+            words[word] = checked(name, known, known.kind.parsed(text))
     return words
 
 

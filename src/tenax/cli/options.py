@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from tenax.cli.arguments import parsed
+from tenax.cli.arguments import flag, parsed
 from tenax.errors import InvalidFile
 from tenax.model.settings import CONCERNS, Settings, declared
 from tenax.model.settings_files import with_file
@@ -86,11 +86,6 @@ def configured(base: Settings, without: Collection[str] = ()) -> Callable[[Calla
         return wrapped
 
     return wrap
-
-
-def flag(word: str) -> str:
-    """The option that says a setting."""
-    return f"--{word.replace('_', '-')}"
 
 
 def command_line(settings: Settings, base: Settings) -> list[str]:
