@@ -263,7 +263,7 @@ def _panels(plan: Plan[Case], costs: pl.DataFrame, rated: pl.DataFrame) -> Itera
 # A large state has been seen whole within the shortest interval: 8 batches of 500 elements.
 EXPERIMENT = Experiment(
     full=Plan(_cases({8: 4, 24: 3, 48: 2}, {8: 4, 24: 2}, (1_000, 7_000)), STRATEGIES),
-    quick=Plan(_cases({6: 2}, {}), STRATEGIES),
+    quick=Plan(_cases({4: 2}, {}), STRATEGIES),
     measure=measure,
     report=report,
 )

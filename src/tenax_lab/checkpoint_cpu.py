@@ -52,8 +52,9 @@ def interval_s(side: str) -> int | None:
 
 
 def prepare(bench: Bench, plan: Plan[Case]) -> list[Row]:
-    """Code is compiled and pages are touched for the first time: no side's cost."""
-    measure(bench, plan, Trial(plan.cases[0], plan.sides[1], 0))
+    """Code is compiled and pages are touched for the first time: no side's cost. A quick run concludes nothing."""
+    if plan.rounds > 1:
+        measure(bench, plan, Trial(plan.cases[0], plan.sides[1], 0))
     return []
 
 

@@ -235,7 +235,7 @@ def verdict(low: float, high: float, count: int) -> str:
 
 EXPERIMENT = Experiment(
     full=Plan((Case(100_000, 20, 10, 80),), SIDES, rounds=3),
-    quick=Plan((Case(2_000, 10, 6, 12),), SIDES),
+    quick=Plan((Case(500, 5, 2, 8),), SIDES),
     measure=measure,
     report=report,
 )

@@ -15,7 +15,7 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
-from tenax.connectors.workloads import elements, page_views
+from tenax.connectors.workloads import elements
 from tenax.engine.driver import Driver
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Batches, Settings
@@ -25,6 +25,8 @@ from tenax.store.events import MAX_EVENT_BYTES
 from tenax.store.records import Json
 from tenax_lab.findings import Claim, Findings, Table
 from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
+from tenax_lab.loads.tree import Arrival, window_tree
+from tenax_lab.loads.tree import Load as TreeLoad
 from tenax_lab.processes import memory_mb, run_side, tree
 from tenax_lab.recorder import Kind, RunRecorder
 from tenax_lab.report import spread, table, value, values, yes_no
@@ -55,10 +57,7 @@ SOAKED = {"memory_mb": "memory in MB", "files": "files in the store", "store_mb"
 SOAK_SAMPLES = 60
 EMPTY_WARMUP = 3
 DEADLINE_S = 3_600.0
-TREE_WIDTHS = (8, 4, 2, 1)  # of windows over windows above 16 sources, as in the example window-tree: 31 tasks
-TREE_SOURCES = 16
-TREE_BATCH_ROWS = TREE_SOURCES * 100
-TREE_KEYS = 64
+TREE_LOAD = TreeLoad(rate=100, window_s=8, batch_s=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +118,9 @@ def means(seed: int, load: Load) -> Application:
     return topology.build()
 
 
-def window_tree(seed: int, rows: int) -> Application:
-    """Windows over windows, each operator half as wide and looking back twice as far as the one before it."""
-    topology = Topology("window-tree")
-    views = page_views(seed, 1_000.0, servers=TREE_KEYS, pages=1_000, pace=Pace(rows=rows))
-    stream = topology.source("sources", views, partitions=TREE_SOURCES)
-    for depth, width in enumerate(TREE_WIDTHS):
-        windowed = stream.key_by("server").window(f"{2**depth}s")
-        stream = windowed.aggregate(pl.col("page").sum(), parallelism=width, name=f"o{depth + 1}")
-    stream.output("results", parquet(Path("results")))
-    return topology.build()
+def tree_of(seed: int, batches: int) -> Application:
+    """Windows over windows in the tree of merges, whose source has so many batches and no end."""
+    return window_tree(seed, TREE_LOAD, Arrival(batches, batches))
 
 
 def stages_of(application: Application) -> int:
@@ -144,8 +136,10 @@ def measure(bench: Bench, _: OverheadPlan, trial: Trial[Case]) -> Iterator[Row]:
         case "pass":
             yield from _passes(bench, case)
         case "long pass":  # as when a run is behind
-            application = window_tree(bench.seed, (4 * case.count + 8) * TREE_BATCH_ROWS)
-            yield from _batch_times(run(bench, application, _settings(TREE_BATCH_ROWS)), warmup=8)
+            batches = 4 * case.count + 8
+            settings = _settings(TREE_LOAD.batch_rows)
+            recorder = run(bench, tree_of(bench.seed, batches), settings, ends_after=batches)
+            yield from _batch_times(recorder, warmup=8)
         case "empty job":
             yield from _empty_jobs(bench, case)
         case "soak":
@@ -176,7 +170,8 @@ def _batch_times(recorder: RunRecorder, warmup: int) -> Iterator[Row]:
 def _passes(bench: Bench, case: Case) -> Iterator[Row]:
     """Passes of the window tree, after each of them an equally tuned empty job."""
     warmup = max(2, case.count // 6)
-    application = window_tree(bench.seed, (case.count + warmup + 1) * TREE_BATCH_ROWS)
+    batches = case.count + warmup + 1
+    application = tree_of(bench.seed, batches)
     stages = stages_of(application)
     empty_s: list[float] = []
 
@@ -184,8 +179,10 @@ def _passes(bench: Bench, case: Case) -> Iterator[Row]:
         context = bench.session(one_batch.cluster).context
         recorder.after_pass.append(lambda _: empty_s.append(empty_job(context, bench.nodes, stages, tuned=True)))
 
-    one_batch = _settings(TREE_BATCH_ROWS).but(max_batches_per_pass=1)
-    recorder = run(bench, application, one_batch, prepare=prepare, heartbeat=Settings().cluster.heartbeat)
+    one_batch = _settings(TREE_LOAD.batch_rows).but(max_batches_per_pass=1)
+    recorder = run(
+        bench, application, one_batch, prepare=prepare, heartbeat=Settings().cluster.heartbeat, ends_after=batches
+    )
     passes = [row for row in recorder.rows if row["what"] == Kind.PASS]
     for row, seconds in list(zip(passes, empty_s, strict=True))[warmup:-1]:
         yield {"seconds": row["seconds"], "steps_s": row["steps_s"], "empty_s": seconds}
@@ -196,7 +193,7 @@ def _empty_jobs(bench: Bench, case: Case) -> Iterator[Row]:
     arguments: dict[str, Json] = {
         "work": str(bench.folder("default")),
         "nodes": NODES,
-        "stages": stages_of(window_tree(bench.seed, 1)),
+        "stages": stages_of(tree_of(bench.seed, 1)),
         "warmup": EMPTY_WARMUP,
         "jobs": case.count,
     }
@@ -318,7 +315,7 @@ def report(plan: OverheadPlan, frame: pl.DataFrame) -> Findings:
     return Findings(
         settings={
             "cluster": f"local-cluster[{NODES},2,1024]",
-            "stages": stages_of(window_tree(1, 1)),
+            "stages": stages_of(tree_of(1, 1)),
             **{f"{case.part}: passes, jobs or s": case.count for case in plan.cases if case.count},
             **{f"{case.part}: rounds": case.rounds for case in plan.cases if case.rounds > 1},
             **{case.part: str(case.load) for case in plan.cases if case.load and not case.larger},
@@ -338,7 +335,7 @@ def report(plan: OverheadPlan, frame: pl.DataFrame) -> Findings:
                 },
             ),
             table(
-                "A pass of 31 tasks on 2 nodes, and empty jobs of as many stages, in ms",
+                "A pass of 32 tasks on 2 nodes, and empty jobs of as many stages, in ms",
                 times,
                 {name: name for name in times.columns},
             ),
@@ -412,7 +409,7 @@ def _ordered_times(frame: pl.DataFrame) -> Panel:
     goal_ms = 1000 * EMPTY_GOAL * value(frame.filter(part=PASS), pl.col("empty_s").median())
     references = (Reference(f"goal: {EMPTY_GOAL:g} × tuned", goal_ms),)
     return Panel(
-        "A pass of 31 tasks and empty jobs", "percent of runs", "ms at most", tuple(drawn), references=references
+        "A pass of 32 tasks and empty jobs", "percent of runs", "ms at most", tuple(drawn), references=references
     )
 
 

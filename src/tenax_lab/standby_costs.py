@@ -162,7 +162,7 @@ def _claims(sent: pl.DataFrame) -> Iterator[Claim]:
 
 EXPERIMENT = Experiment(
     full=StandbyPlan(tuple(map(Case, (1_500, 6_000, 24_000))), SIDES),
-    quick=StandbyPlan((Case(3_000),), SIDES, batches=4, interval=6, intervals=2),
+    quick=StandbyPlan((Case(3_000),), SIDES, batches=3, interval=4, intervals=2),
     measure=measure,
     report=report,
 )
