@@ -296,8 +296,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """When nothing fails any more and there is room, every run comes to its end."""
         if not hasattr(self, "judge"):
             return
+        ending = self.coordinator.state.wrap_up
+        if self.judge.stopped is None and ending is not None and ending.outcome is Outcome.FAILED:
+            # an operator has raised: that run ends, and the next one goes on with corrected code
+            assert self.comes_to_its_end() is Outcome.FAILED
         if self.judge.stopped is not None:
             self.restart(-1)
+        assert self.comes_to_its_end() in {Outcome.FINISHED, Outcome.STOPPED}
+
+    def comes_to_its_end(self) -> Outcome:
         while not self.enough_room():
             self.add_nodes(self.new_nodes(1))
         for _ in range(LAST_EVENTS):
@@ -308,7 +315,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.go_on()
             self.the_coordinator_does_not_contradict_itself()
         assert self.judge.stopped is not None, "a run comes to its end"
-        assert self.judge.stopped.outcome in {Outcome.FINISHED, Outcome.STOPPED}
+        return self.judge.stopped.outcome
 
     def go_on(self) -> None:
         judge = self.judge
