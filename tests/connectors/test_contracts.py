@@ -166,3 +166,27 @@ def test_other_data_is_refused_with_the_sink_and_the_remedy(data: object, said: 
     with pytest.raises(tx.InvalidSource) as refusal:
         stage(Strange(data), "out", 0, 1, "1.1", pl.DataFrame())
     assert f"found {said} from Strange.write: return what leads to it, such as a name" in str(refusal.value)
+
+
+class Placeless(Strange):
+    """Does not say where its results are."""
+
+
+class Bare(tx.Source):
+    """Says nothing of itself."""
+
+    def plan(self, position: tx.Json, partitions: int, limits: tx.Limits, now_us: int) -> tx.NothingNew:  # noqa: ARG002
+        return tx.NothingNew(ended=True)
+
+    def read(self, partition: int, planned: tx.Json) -> pl.DataFrame:
+        raise NotImplementedError
+
+
+def test_what_everybody_asks_of_a_source_or_sink_is_missed_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = tx.Topology("numbers")
+    with pytest.raises(tx.TenaxError, match=r"a source has 'time', found none in Bare: write self.time = 'ts' in its"):
+        topology.source("bare", Bare())
+    stream = topology.source("rows", Connected())
+    monkeypatch.delattr(Strange, "place")
+    with pytest.raises(tx.TenaxError, match=r"a sink has 'place', found none in Placeless: write self.place = "):
+        stream.output("out", Placeless(None))

@@ -32,8 +32,14 @@ def count(what: str, given: object) -> None:
 
 
 def source(operator: str, given: object) -> None:
-    """Where rows come from."""
+    """Where rows come from; one of a user's own says what everybody asks of it."""
     if isinstance(given, Source):
+        for attribute, example in (("time", "'ts'"), ("lateness_us", "0"), ("bounded", "True")):
+            if not hasattr(given, attribute):
+                raise InvalidRequest(
+                    f"source {operator!r}: a source has {attribute!r}, found none in {type(given).__name__}: write "
+                    f"self.{attribute} = {example} in its __init__"
+                )
         return
     remedy = "pass tx.files(...) or one of the generators"
     if isinstance(given, str):
@@ -44,8 +50,13 @@ def source(operator: str, given: object) -> None:
 
 
 def sink(output: str, given: object) -> None:
-    """Where results go."""
+    """Where results go; one of a user's own says where that is."""
     if isinstance(given, Sink):
+        if not hasattr(given, "place"):
+            raise InvalidRequest(
+                f"output {output!r}: a sink has 'place', found none in {type(given).__name__}: write self.place = "
+                "'...', which says where its results are"
+            )
         return
     remedy = "pass tx.parquet(folder), tx.console() or tx.callback(function)"
     if isinstance(given, str):

@@ -161,6 +161,6 @@ class Source(ABC):
     def released(self, position: Json) -> None:  # noqa: B027
         """No range that was planned before this position is ever read again; in the driver.
 
-        It may be called again with the same position or an older one, by this driver or the next. What it raises is
-        told and does no harm: the next call comes after the next checkpoint.
+        It may be called again with the same position or an older one, by this driver or the next, and while a plan is
+        made, in another thread. What it raises is told and does no harm: the next call comes after the next checkpoint.
         """

@@ -17,7 +17,9 @@ from pyspark.daemon import manager
 
 import tenax.engine.worker.proof
 import tenax.engine.worker.stages  # noqa: F401
-from tenax.engine.worker.process import close_workers
+from tenax.engine.worker.process import close_workers, has_connections
+
+CLOSING_S = 5  # for connections to be closed; then the process ends all the same
 
 
 def closing(main: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
@@ -28,8 +30,9 @@ def closing(main: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """
 
     def main_and_close(infile: Any, outfile: Any) -> None:
-        signal.signal(signal.SIGHUP, _end)
-        signal.signal(signal.SIGTERM, _end)
+        if has_connections():  # a signal that is handled waits for what runs outside Python; all others end at once
+            signal.signal(signal.SIGHUP, _end)
+            signal.signal(signal.SIGTERM, _end)
         try:
             main(infile, outfile)
         except BaseException:
@@ -40,6 +43,8 @@ def closing(main: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(CLOSING_S)
     close_workers()
     os._exit(0)
 

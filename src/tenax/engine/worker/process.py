@@ -47,6 +47,11 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
     return _workers[run]
 
 
+def has_connections() -> bool:
+    """Whether a source or sink at work in this process has something to close."""
+    return any(worker.has_connections for worker in _workers.values())
+
+
 def close_workers() -> None:
     """Let go of all that sources and sinks have connected in this process; what they raise does no harm any more."""
     while _workers:

@@ -13,7 +13,8 @@ from tenax.application.application import Application, late_output
 from tenax.application.schemas import inputs_of
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.connectors.lifecycle import Connections
-from tenax.connectors.sink import Staged, stage
+from tenax.connectors.sink import Sink, Staged, stage
+from tenax.connectors.source import Source
 from tenax.control.copies import Role
 from tenax.control.versions import Version
 from tenax.engine.worker.orders import (
@@ -110,6 +111,14 @@ class Worker:
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
         self._empty_outputs: dict[int, pl.DataFrame] = {}
         self._empty_inputs: dict[int, tuple[pl.DataFrame, ...]] = {}
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether any source or sink has something to close."""
+        sources, sinks = self.application.sources.values(), self.application.sinks.values()
+        return any(type(source).close is not Source.close for source in sources) or any(
+            type(sink).close is not Sink.close for sink in sinks
+        )
 
     def close(self) -> None:
         """Let go of what sources and sinks have connected in this process."""
