@@ -17,9 +17,13 @@ import tenax as tx
 
 
 def build(
-    database: str = "out/cars.db", results: str = "out/speeds.db", partitions: int = 2, follow: bool = False
+    database: str = "out/cars.db",
+    results: str = "out/speeds.db",
+    partitions: int = 2,
+    parallelism: int = 2,
+    follow: bool = False,
 ) -> tx.Topology:
-    """The mean speed and the number of readings of every car, every ten seconds, and the fast ones among them."""
+    """The mean and highest speed of every car, every ten seconds, and the fast ones among them."""
     topology = tx.Topology("cars")
     readings = topology.source(
         "readings", SqliteSource(database, "readings", time="at", follow=follow), partitions=partitions
@@ -27,10 +31,12 @@ def build(
     speeds = (
         readings.key_by("car")
         .window("10s")
-        .aggregate(pl.col("speed").mean(), pl.len().alias("readings"), parallelism=partitions, name="by-car")
+        .aggregate(
+            pl.col("speed").mean(), pl.col("speed").max().alias("highest"), parallelism=parallelism, name="by-car"
+        )
     )
     speeds.output("speeds", SqliteSink(results))
-    speeds.filter(pl.col("speed") > 60.0).output("fast", SqliteSink(results))
+    speeds.filter(pl.col("highest") > 100.0).output("fast", SqliteSink(results))
     return topology
 
 

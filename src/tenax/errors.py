@@ -16,7 +16,8 @@ A message is one line: the rule, the value found, the remedy.
     │   └── DifferingSchemas    a file's columns differ from those of the files before it
     ├── InvalidSource       an argument of a source or sink is outside its range
     ├── StoreFailed         the file system refused a read or write
-    │   └── SinkFailed      an output's results cannot be committed just now: its place is full, read-only or away
+    │   ├── SinkFailed      an output's results cannot be committed just now: its place is full, read-only or away
+    │   └── SourceFailed    a source cannot be planned or read just now: its place is locked or away
     ├── SinkRaised          a function to which results are handed raised
     ├── UnsuitableStore     a store is of other code, topology or format, or its files cannot be created exclusively
     ├── DamagedStore        a stored file is missing, or its size or checksum differs
@@ -88,6 +89,10 @@ class StoreFailed(TenaxError):
 
 class SinkFailed(StoreFailed):
     """An output's results cannot be committed just now."""
+
+
+class SourceFailed(StoreFailed):
+    """A source cannot be planned or read just now."""
 
 
 class SinkRaised(TenaxError):

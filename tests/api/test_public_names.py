@@ -33,6 +33,7 @@ NAMES = [
     "Sink",
     "SinkFailed",
     "Source",
+    "SourceFailed",
     "Staged",
     "State",
     "StepInput",
@@ -59,7 +60,7 @@ NAMES = [
     "traffic_locations",
     "tweets",
 ]
-TESTING = ["BrokenContract", "ComputationCheck", "check_computation", "run"]
+TESTING = ["BrokenContract", "ComputationCheck", "check_computation", "check_sink", "check_source", "run"]
 TOPOLOGY = ["build", "protect", "source"]
 STREAM = ["apply", "filter", "join", "key_by", "map", "output", "select", "top", "union", "window", "with_columns"]
 

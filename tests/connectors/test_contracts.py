@@ -11,11 +11,17 @@ import polars as pl
 import pytest
 
 import tenax as tx
+from tenax.application.schemas import with_schemas
 from tenax.batching.batches import BatchPlanner
 from tenax.connectors.lifecycle import Connections, opened
 from tenax.connectors.sink import stage
+from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.engine.worker.orders import Failure, Order, Places, StepOrder
 from tenax.engine.worker.sources import SourceComputation
+from tenax.engine.worker.steps import Worker
+from tenax.model.graph import TaskGraph
 from tenax.operators.computation import NO_WATERMARK_US
+from tenax.planning.levels import Layout
 from tenax.store.store import Store
 
 ROWS, ROWS_EACH = 40, 10
@@ -190,3 +196,33 @@ def test_what_everybody_asks_of_a_source_or_sink_is_missed_at_the_call(monkeypat
     monkeypatch.delattr(Strange, "place")
     with pytest.raises(tx.TenaxError, match=r"a sink has 'place', found none in Placeless: write self.place = "):
         stream.output("out", Placeless(None))
+
+
+class Away(Connected):
+    """Its place is away."""
+
+    def plan(self, position: tx.Json, partitions: int, limits: tx.Limits, now_us: int) -> tx.Planned | tx.NothingNew:
+        if isinstance(position, int) and position > ROWS_EACH:
+            raise tx.SourceFailed("the table is locked")
+        return super().plan(position, partitions, limits, now_us)
+
+    def read(self, partition: int, planned: tx.Json) -> pl.DataFrame:  # noqa: ARG002
+        raise tx.SourceFailed("the table is locked")
+
+
+def test_a_source_that_is_away_is_named_and_counts_as_storage_that_refuses(tmp_path: Path) -> None:
+    with pytest.raises(tx.SourceFailed, match=r"source 'rows': the table is locked"):
+        planned_by(tmp_path, Away(), [])
+    topology = tx.Topology("numbers")
+    topology.source("rows", Away()).output("out", tx.parquet(tmp_path / "out"))
+    built = with_schemas(topology.build(), {"rows": pl.Schema({"ts": pl.Datetime("us")})})
+    graph = TaskGraph(built.topology)
+    steps = tuple(
+        StepOrder(task, 0, Version(graph.task(task), 0, NO_PASS), highest_us=NO_WATERMARK_US)
+        for task in range(len(graph))
+    )
+    laid = Layout(("here",), dict.fromkeys(range(len(graph)), (0,)), (tuple(range(len(graph.operators))),))
+    order = Order("run", PassId(1, 1), 1, 1, laid, steps, ranges={"rows": (([0, 4, 1],),)})
+    worker = Worker(built, Places(tmp_path, tmp_path), "here")
+    [answer] = worker.run(order, 0, 0, [])
+    assert answer.failures == [Failure("storage", "source 'rows'", "rows[0]", 1, "the table is locked")]

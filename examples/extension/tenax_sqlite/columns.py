@@ -29,6 +29,7 @@ READ = {declared: kind for kind, declared in DECLARED.items()} | {
     "REAL": pl.Float64(),
     "DOUBLE": pl.Float64(),
 }
+PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 PATIENCE_S = 30.0  # for another process that writes
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import polars as pl
 
 import tenax as tx
-from tenax_sqlite.columns import connect, declared, from_rows, quoted, schema_of, to_rows
+from tenax_sqlite.columns import PASSING, connect, declared, from_rows, quoted, schema_of, to_rows
 
 WHOSE = ("tenax_batch", "tenax_partition", "tenax_row")  # of every row: what it is the result of, and its place in it
-PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 TENTATIVE, STAGED = "_tentative", "_staged"
 SETUP = """
     CREATE TABLE IF NOT EXISTS tenax_outputs (output TEXT PRIMARY KEY, run TEXT NOT NULL, epoch INTEGER NOT NULL);

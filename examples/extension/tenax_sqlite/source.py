@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 import tenax as tx
-from tenax_sqlite.columns import connect, from_rows, quoted, schema_of
+from tenax_sqlite.columns import PASSING, connect, from_rows, quoted, schema_of
 
 
 class SqliteSource(tx.Source):
@@ -124,6 +124,8 @@ class SqliteSource(tx.Source):
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname.startswith(PASSING):
+                raise tx.SourceFailed(f"{self.path}: {error}") from error
             raise tx.UnreadableSource(f"{self.path}: table {self.table!r} cannot be read: {error}") from error
 
     @property

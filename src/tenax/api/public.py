@@ -20,6 +20,7 @@ from tenax.errors import (
     InvalidSource,
     RunFailed,
     SinkFailed,
+    SourceFailed,
     TenaxError,
     UnreadableSource,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Sink",
     "SinkFailed",
     "Source",
+    "SourceFailed",
     "Staged",
     "State",
     "StepInput",

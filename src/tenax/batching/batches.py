@@ -15,7 +15,7 @@ from tenax.connectors.lifecycle import Connections
 from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.connectors.watching import FileWatch
 from tenax.control import events
-from tenax.errors import InvalidRequest, UnreadableSource
+from tenax.errors import InvalidRequest, SourceFailed, UnreadableSource
 from tenax.store import records
 from tenax.store.records import Json
 from tenax.store.store import LoggedBatch, Store
@@ -233,6 +233,8 @@ class BatchPlanner:
                 answer = self._sources[name].plan(positions.get(name), partitions, self._limits, now_us)
             except UnreadableSource as error:
                 raise UnreadableSource(f"source {name!r}: {error}") from error
+            except SourceFailed as error:
+                raise SourceFailed(f"source {name!r}: {error}") from error
             if isinstance(answer, NothingNew) and self._drain_us is not None:
                 answer = NothingNew(ended=True)
             answers[name] = answer

@@ -76,7 +76,9 @@ class Source(ABC):
       nothing. All else travels to the nodes, pickled.
     - `parameters` are all that it was made with: a store remembers them, for a logged range means something to the
       same source only. Those in `only_planned` may change from one run to the next, and so may the lateness.
-    - What cannot be read is `tx.UnreadableSource`, and ends the run with its text: the rule, the value, the remedy.
+    - `tx.SourceFailed`, in `plan` or `read`, says that its place refuses just now: the run pauses, and tries again
+      later. What cannot be read is `tx.UnreadableSource`, and ends the run with its text: the rule, the value, the
+      remedy.
 
     Example, whole numbers and their squares, one a second:
 

@@ -1,4 +1,4 @@
-"""A computation and its input as bytes, for a process that has neither the module nor the rows."""
+"""What travels in tests: values as they are shipped to nodes, a computation and its input for another process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from pathlib import Path
 
 from tenax.operators.chunks import decode, encode
 from tenax.operators.computation import Computation, StepInput
+
+
+def shipped(value: object) -> bytes:
+    """A value as it is sent to nodes."""
+    from tenax.engine.shipping import pack  # Spark is loaded when it is needed
+
+    return pack(value)
 
 
 def packed(computation: Computation, inputs: Sequence[StepInput]) -> bytes:

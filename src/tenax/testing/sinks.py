@@ -19,8 +19,8 @@ import polars as pl
 
 from tenax.connectors.lifecycle import opened
 from tenax.connectors.sink import Committer, Key, Results, Sink, Staged, stage
-from tenax.engine.shipping import pack
 from tenax.errors import BrokenContract, ConflictingResults, EpochLost, InvalidRequest, TenaxError
+from tenax.testing.shipping import shipped
 
 OUTPUT, RUN, ANOTHER_RUN = "checked", "a-run", "another-run"
 BATCHES, PARTITIONS = 3, 2
@@ -429,7 +429,7 @@ def _own_files(*parts: object) -> frozenset[str]:
 
 def _packed(sink: Sink) -> bytes:
     try:
-        packed = pack(sink)
+        packed = shipped(sink)
         pickle.loads(packed)
     except Exception as error:
         raise BrokenContract(

@@ -13,9 +13,9 @@ import polars as pl
 
 from tenax.connectors.lifecycle import opened
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
-from tenax.engine.shipping import pack
 from tenax.errors import BrokenContract, InvalidRequest
 from tenax.store.records import Json
+from tenax.testing.shipping import shipped
 
 MAX_PLANS = 2_000  # of one reading; a source that has more to give is read so far
 MAX_RESUMED = 5  # positions that are gone on from once more
@@ -94,7 +94,7 @@ def check_source(
 
 def _check_travels(source: Source) -> None:
     try:
-        pickle.loads(pack(source))
+        pickle.loads(shipped(source))
     except Exception as error:
         raise BrokenContract(
             f"a source travels to the nodes pickled, found {type(error).__name__}: {error}: make what cannot travel in "
@@ -104,7 +104,7 @@ def _check_travels(source: Source) -> None:
         again.close()
         again.open()
         try:
-            pack(source)
+            shipped(source)
         except Exception as error:
             raise BrokenContract(
                 f"open() connects a copy of a source and leaves the original, found that it cannot be pickled any more "
@@ -122,7 +122,7 @@ def _read(
     total = 0
     limit = min(rows, ENDLESS_ROWS) if source.endless else rows
     for _ in range(ENDLESS_PLANS if source.endless else MAX_PLANS):
-        with opened(pickle.loads(pack(source))) as planning:
+        with opened(pickle.loads(shipped(source))) as planning:
             answer = planning.plan(position, partitions, Limits(limit), now_us)
         if isinstance(answer, NothingNew):
             reading.complete = True
@@ -250,7 +250,7 @@ def _check_read_again(source: Source, reading: _Reading) -> None:
         ("read by a copy in another order", mixed, False),
         ("read again after renewed()", reading.ranges, True),
     ):
-        with opened(pickle.loads(pack(source))) as working:
+        with opened(pickle.loads(shipped(source))) as working:
             for at, each, rows in order:
                 if renews:
                     what = working.changed(each)

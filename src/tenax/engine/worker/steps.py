@@ -32,7 +32,7 @@ from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
-from tenax.errors import StoreFailed, UnreadableSource
+from tenax.errors import SourceFailed, StoreFailed, UnreadableSource
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
@@ -274,6 +274,8 @@ class Worker:
                 chunks = self._send(level, operator, index, batch, output.rows, watermark)
         except StepFailed:
             raise
+        except SourceFailed as error:
+            raise StepFailed(storage_failure(error, f"source {name!r}", self.names[task], batch)) from error
         except RAISED as error:
             raise StepFailed(_failure(error, name, self.names[task], batch)) from error
         work.held = Held(work.held.version, output.state, work.held.index)
