@@ -16,6 +16,7 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	-$(BIN)/tenax prepare
 	@touch $(STAMP)
 
 demo: setup  ## half of an embedded cluster is killed, outputs go on: live view, report

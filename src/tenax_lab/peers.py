@@ -12,7 +12,7 @@ from tenax.api.streams import Topology
 from tenax.application.application import Application
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet, read_committed
-from tenax.engine.session import JVM_OPTIONS
+from tenax.engine.virtual_machine import JVM_OPTIONS
 from tenax.pictures.figures import Curve, Panel, Reference
 from tenax.store.records import Json
 from tenax_lab.findings import Claim, Findings, Table

@@ -78,6 +78,11 @@ def test_timedelta_is_a_span_wherever_one_is_asked_for() -> None:
     assert tx.Pace(lateness=5 * second, disorder=second, idle_after=second) == tx.Pace(
         lateness="5s", disorder="1s", idle_after="1s"
     )
+    topology = tx.Topology("t")
+    topology.protect(recovery_latency=5 * second, checkpoint_every=10 * second, storage_patience=60 * second)
+    written = tx.Topology("t")
+    written.protect(recovery_latency="5s", checkpoint_every="10s", storage_patience="1m")
+    assert topology._protection == written._protection
     files = tx.files("data/*.csv", time="ts", follow=True, lateness=second, idle_after=2 * second)
     assert (files.lateness_us, files.idle_after_us) == (1_000_000, 2_000_000)
 

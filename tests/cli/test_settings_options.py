@@ -13,7 +13,7 @@ from model.test_settings import OTHERS, other
 from tenax.chaos.settings import CHAOS
 from tenax.cli import demo
 from tenax.cli.arguments import flag, parsed
-from tenax.cli.main import app, run
+from tenax.cli.main import made_app, run
 from tenax.cli.options import command_line
 from tenax.model.settings import CONCERNS, Settings, declared
 
@@ -34,7 +34,7 @@ topology.protect(max_attempts=11, patience=12, cutover_lag=13, standby={"b": "pa
 
 
 def options_of(command: str) -> dict[str, Any]:
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(made_app([]))
     parameters = group.commands[command].params  # type: ignore[attr-defined]  # the group has them
     return {each.opts[0].removeprefix("--"): each for each in parameters if each.opts[0].startswith("--")}
 

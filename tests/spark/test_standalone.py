@@ -20,7 +20,7 @@ from spark.runs import committed
 
 from tenax.connectors.generators import Pace
 from tenax.connectors.workloads import elements
-from tenax.engine.session import own_spark_home
+from tenax.engine.virtual_machine import own_spark_home
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -21,7 +21,8 @@ from spark.runs import committed
 from tenax.cli.stopping import INTERRUPTED, SAME_S
 from tenax.engine.processes import marked
 from tenax.engine.scratch import MARK
-from tenax.engine.session import LOG, SCRATCH
+from tenax.engine.session import SCRATCH
+from tenax.engine.virtual_machine import LOG
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -6,21 +6,37 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import tenax
-from tenax.cli import demo, experiment, gallery, inspection, plan, stores
-from tenax.cli.chaos import chaos_command
-from tenax.cli.run import run_command
 from tenax.cli.stopping import INTERRUPTED
 from tenax.errors import EpochLost, Superseded, TenaxError
 
 FAILED = 2  # a mistake of the user's, or a run that could not go on
 SUPERSEDED = 3  # a newer driver has the store
 GROUPS = ("plan", "experiment")
+
+COMMANDS: Mapping[str, str] = {
+    "plan": "plan.app",
+    "experiment": "experiment.app",
+    "run": "run.run_command",
+    "chaos": "chaos.chaos_command",
+    "inspect": "stores.inspect_command",
+    "verify": "stores.verify_command",
+    "fidelity": "inspection.fidelity_command",
+    "latency": "inspection.latency_command",
+    "describe": "inspection.describe_command",
+    "schema": "inspection.schema_command",
+    "examples": "inspection.examples_command",
+    "demo": "demo.demo_command",
+    "gallery": "gallery.gallery_command",
+    "prepare": "prepare.prepare_command",
+}
+"""Where each command is: that of a command line is imported alone, for all of them take half a second."""
 
 
 def _print_version(asked: bool) -> None:
@@ -29,13 +45,7 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="tenax",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="""
+HELP = """
     Fault-tolerant stream processing: outputs keep coming when machines fail, many at once.
 
     Run an application, or describe a topology in a file and plan how to protect it:
@@ -49,24 +59,9 @@ app = typer.Typer(
       tenax plan all traffic.yaml --latency 4 --budget 5  how to protect it
 
       tenax fidelity traffic.yaml --failed 'speed[0]'     what a loss costs
-    """,
-)
-app.add_typer(plan.app, name="plan")
-app.add_typer(experiment.app, name="experiment")
-app.command("run")(run_command)
-app.command("chaos")(chaos_command)
-app.command("inspect")(stores.inspect_command)
-app.command("verify")(stores.verify_command)
-app.command("fidelity")(inspection.fidelity_command)
-app.command("latency")(inspection.latency_command)
-app.command("describe")(inspection.describe_command)
-app.command("schema")(inspection.schema_command)
-app.command("examples")(inspection.examples_command)
-app.command("demo")(demo.demo_command)
-app.command("gallery")(gallery.gallery_command)
+"""
 
 
-@app.callback()
 def tenax_command(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
@@ -75,9 +70,46 @@ def tenax_command(
     """What may be said before the command; the version acts as soon as it is read."""
 
 
+def made_app(words: Sequence[str]) -> typer.Typer:
+    """The command line with the command that these words begin with, or with all if they begin with none."""
+    app = typer.Typer(
+        name="tenax",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        help=HELP,
+    )
+    app.callback()(tenax_command)
+    for name in [words[0]] if words and words[0] in COMMANDS else COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(".")
+        command = getattr(import_module(f"tenax.cli.{module}"), attribute)
+        if name in GROUPS:
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
 def main() -> None:
     """Run the command line of this process."""
-    sys.exit(run(sys.argv[1:]))
+    words = sys.argv[1:]
+    if not _starts_spark(words):
+        sys.exit(run(words))
+    from tenax.engine.virtual_machine import end_ahead, start_ahead
+
+    start_ahead()
+    try:
+        code = run(words)
+    finally:
+        end_ahead()
+    sys.exit(code)
+
+
+def _starts_spark(words: Sequence[str]) -> bool:
+    """Whether a command will most likely start an embedded cluster: its virtual machine then starts right away."""
+    other = any(word.split("=", 1)[0] in {"--master", "--help", "-h"} for word in words)
+    return len(words) > 1 and words[0] == "run" and not other
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -85,12 +117,13 @@ def run(arguments: Sequence[str]) -> int:
     words = list(arguments)
     if not words or (len(words) == 1 and words[0] in GROUPS):
         words.append("--help")
+    app = made_app(words)
     try:
         result = typer.main.get_command(app).main(words, prog_name="tenax", standalone_mode=False)
     except TenaxError as error:
         return _fail(str(error), getattr(error, "details", ""), exit_code(error))
     except typer.TyperException as error:
-        return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(words)}--help'")
+        return _fail(f"{_explained(error, words)}: see 'tenax {_command_of(app, words)}--help'")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has left; Python would complain again while it ends
@@ -126,7 +159,7 @@ _WORDS = {
 }
 
 
-def _command_of(words: Sequence[str]) -> str:
+def _command_of(app: typer.Typer, words: Sequence[str]) -> str:
     """The leading words that name a command, for the hint at its help."""
     command = ""
     here = typer.main.get_command(app)

@@ -17,6 +17,7 @@ from pyspark.java_gateway import launch_gateway
 
 from tenax.application.traces import MAX_CAUSE, cause_of, place_of
 from tenax.engine.scratch import MARK, Scratch
+from tenax.engine.virtual_machine import VirtualMachine
 from tenax.errors import StartStopped
 
 POLL_S = 0.05
@@ -33,15 +34,24 @@ class Gateway:
     - Secrets are handed over through the gateway: what it is started with, every user of the machine can read.
     - The context is made by a thread of its own, where Spark leaves the handlers of signals alone, and this one may
       stop waiting.
-    - A virtual machine that this process had before is used, and stays.
+    - A virtual machine that this process had before is used, and stays. For an embedded cluster it comes started;
+      for a master it is started here, as Spark does it, with whatever the user has set up for Spark.
     """
 
-    def __init__(self, scratch: Scratch, log: Path, conf: SparkConf, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        scratch: Scratch,
+        log: Path,
+        conf: SparkConf,
+        secrets: Mapping[str, str],
+        machine: VirtualMachine | None = None,
+    ) -> None:
+        self._machine = machine
         self._scratch = scratch
         self._log = log
         self._conf = conf
         self._secrets = secrets
-        self._is_own = SparkContext._gateway is None
+        self._is_own = no_machine()
         self._gateway: JavaGateway | None = None
         self._context: SparkContext | None = None
 
@@ -76,7 +86,9 @@ class Gateway:
             _forget()
 
     def _made(self) -> SparkContext:
-        if self._is_own:
+        if self._machine is not None:
+            self._gateway = self._machine.gateway()
+        elif self._is_own:
             with self._log.open("ab") as output, _environment(self._scratch.folder):
                 options = {"start_new_session": True, "stdout": output, "stderr": subprocess.STDOUT}
                 self._gateway = launch_gateway(self._conf, options)
@@ -95,6 +107,11 @@ class Gateway:
             self._gateway.shutdown()
         process.stdin.close()
         process.wait()
+
+
+def no_machine() -> bool:
+    """Whether this process has no virtual machine yet."""
+    return SparkContext._gateway is None
 
 
 def _forget() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 import time
 import zipfile
@@ -13,18 +12,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
 from pyspark import SparkConf, SparkContext
 
-from tenax.engine.gateway import Gateway, one_line
+from tenax.engine.gateway import Gateway, no_machine, one_line
 from tenax.engine.scratch import Scratch
+from tenax.engine.virtual_machine import (
+    JVM_OPTIONS,
+    LOG,
+    LOOPBACK,
+    QUIET_OPTIONS,
+    SPARK_HOME,
+    VirtualMachine,
+    end_ahead,
+    java,
+    taken_ahead,
+)
 from tenax.errors import ClusterFailed, StartStopped
 from tenax.model.settings import ClusterSettings
 
-LOOPBACK = "127.0.0.1"
 NODE_SLOTS = 2  # one for live passes, one for background work; nodes of an embedded cluster have one more, for proofs
 SECRET_BYTES = 32
-LOG, SPARK_HOME, SCRATCH = "spark.log", "spark", "scratch"  # in the folder of a session; the last is a link
+SCRATCH = "scratch"  # in the folder of a session: a link
 START_DEADLINE_S = 120.0
 POLL_S = 0.05
 
@@ -55,20 +63,6 @@ SETTINGS: Mapping[str, str] = {
 
 DAEMON = "tenax.engine.worker.daemon"
 
-# On machines that are as small as an embedded cluster needs, the compiler that takes longer takes more than it gives.
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-QUIET_OPTIONS = "-XX:-UsePerfData"  # else every virtual machine keeps a file that all users can see
-
-# Executors of an embedded cluster would write a dozen lines for every task otherwise.
-LOGGING = """rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
@@ -98,12 +92,16 @@ class Session:
         cluster: ClusterSettings | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        check_java()
+        java()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._ended: set[str] = set()
         self.cluster = cluster = cluster or ClusterSettings()
-        self.scratch = Scratch()
+        self._machine = None
+        if cluster.master is None and no_machine():
+            self._machine = taken_ahead() or VirtualMachine(folder)
+        end_ahead()
+        self.scratch = Scratch() if self._machine is None else self._machine.scratch
         (folder / SCRATCH).unlink(missing_ok=True)
         (folder / SCRATCH).symlink_to(self.scratch.folder)
         self.scratch.also += [folder / SCRATCH, folder / SPARK_HOME]
@@ -122,14 +120,14 @@ class Session:
         kept_secret: dict[str, str] = {}
         if cluster.master is None:
             conf.set("spark.driver.extraJavaOptions", JVM_OPTIONS)
-            conf.set("spark.executor.extraJavaOptions", f"{JVM_OPTIONS} {private}")
+            ready = "" if self._machine is None else self._machine.executor_options
+            conf.set("spark.executor.extraJavaOptions", f"{JVM_OPTIONS} {private} {ready}".strip())
             conf.set("spark.executorEnv.TMPDIR", str(self.scratch.folder))
             conf.set("spark.python.unix.domain.socket.dir", str(self.scratch.folder))
             conf.set("spark.python.daemon.module", DAEMON)
             conf.set("spark.authenticate", "true")
             kept_secret["spark.authenticate.secret"] = secrets.token_hex(SECRET_BYTES)
-            os.environ["SPARK_HOME"] = str(own_spark_home(folder))
-        self._gateway = Gateway(self.scratch, folder / LOG, conf, kept_secret)
+        self._gateway = Gateway(self.scratch, folder / LOG, conf, kept_secret, self._machine)
         try:
             self.context = self._started(folder, stop_asked)
             self.context.setLogLevel("OFF")
@@ -188,6 +186,8 @@ class Session:
     def stop(self) -> None:
         """End the context, and with it the embedded cluster; nothing of it stays."""
         self._gateway.stop()
+        if self._machine is not None:
+            self._machine.keep_logs(self._folder)
         self.scratch.end()
         (self._folder / SCRATCH).unlink(missing_ok=True)
 
@@ -200,26 +200,6 @@ def heartbeat_settings(cluster: ClusterSettings) -> dict[str, str]:
         "spark.network.timeoutInterval": interval,
         "spark.storage.blockManagerHeartbeatTimeoutMs": patience,
     }
-
-
-def check_java() -> None:
-    """Spark needs Java; say what to install instead of failing inside it."""
-    home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        raise ClusterFailed("Spark needs Java 17 or 21, found none: install a JRE, for example openjdk-17-jre-headless")
-
-
-def own_spark_home(folder: Path) -> Path:
-    """A SPARK_HOME of links: local clusters write a work folder there, and the installed package must stay clean."""
-    home = folder / SPARK_HOME
-    home.mkdir(exist_ok=True)
-    for path in Path(pyspark.__file__).parent.iterdir():
-        link = home / path.name
-        if path.name not in {"work", "conf"} and not link.is_symlink():
-            link.symlink_to(path)
-    (home / "conf").mkdir(exist_ok=True)
-    (home / "conf" / "log4j2.properties").write_text(LOGGING)
-    return home
 
 
 def _package(folder: Path) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
-from tenax.engine.session import LOOPBACK, NODE_SLOTS, errors_to, own_spark_home
+from tenax.engine.session import NODE_SLOTS, errors_to
+from tenax.engine.virtual_machine import LOOPBACK, own_spark_home
 from tenax.store.records import JsonObject, integer, text
 from tenax_lab.lab import Row
 from tenax_lab.sides.sides import Step, serve

@@ -15,7 +15,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tenax.engine.session import LOOPBACK, NODE_SLOTS, errors_to, own_spark_home
+from tenax.engine.session import NODE_SLOTS, errors_to
+from tenax.engine.virtual_machine import LOOPBACK, own_spark_home
 from tenax.store.records import JsonObject, integer, items, mapping, text
 from tenax_lab.lab import Row
 from tenax_lab.sides.inputs import KINDS, Schedule, Shape

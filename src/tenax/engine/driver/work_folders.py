@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tenax.engine.scratch import sweep
-from tenax.engine.session import LOG, SCRATCH, SPARK_HOME
+from tenax.engine.session import SCRATCH
+from tenax.engine.virtual_machine import LOG, SPARK_HOME
 from tenax.store.store import Store
 
 RUNS = "run"  # in a store
