@@ -24,107 +24,51 @@ class Entry:
     name: str
     summary: str
     figure: str
-    module: str
+
+    @property
+    def module(self) -> str:
+        """Where it is declared."""
+        return f"tenax_lab.{self.name.replace('-', '_')}"
 
 
-EXPERIMENTS: tuple[Entry, ...] = (
-    Entry(
-        "backups",
-        "Backups and recovery latency over the latency bound",
-        "Li et al. 2017, Figures 7 and 8 and Table III",
-        "backups",
-    ),
-    Entry(
-        "replicas-random",
-        "Output fidelity over the replication ratio on random topologies",
-        "Su, Zhou 2016, Figure 14",
-        "replicas_random",
-    ),
-    Entry(
-        "recovery-order",
-        "Recovered priority over the recovery capacity on random queries",
-        "Su, Zhou 2021, Figure 15",
-        "recovery_order",
-    ),
-    Entry(
-        "planner-scale",
-        "Time and size that the planners reach",
-        "Li et al. 2017, Table III, and the costs that the papers state",
-        "planner_scale",
-    ),
-    Entry(
-        "peers",
-        "Throughput, latency and memory against Structured Streaming",
-        "goals of ours; windows as in Su, Zhou 2016, Q2",
-        "peers",
-    ),
-    Entry(
-        "overhead",
-        "What the engine costs beside the work itself",
-        "goals of ours, on the topology of Su, Zhou 2016, Figure 6",
-        "overhead",
-    ),
-    Entry(
-        "failover",
-        "Outputs through the loss of half of the nodes, beside Structured Streaming",
-        "goals of ours; Su, Zhou 2016, claim of tentative outputs long before full recovery",
-        "failover",
-    ),
-    Entry(
-        "tentative-quality",
-        "Predicted fidelity and completeness against the accuracy of tentative results",
-        "Su, Zhou 2016, Figures 12 and 13",
-        "tentative_quality",
-    ),
-    Entry(
-        "recovery-bound",
-        "Recovery after the loss of each node, predicted by the backup plan and measured",
-        "Li et al. 2017, equations 3 and 4, on the topology of Su, Zhou 2016, Figure 6",
-        "recovery_bound",
-    ),
-    Entry(
-        "checkpoint-costs",
-        "Bytes and time of checkpoints over their interval and the rate, by strategy",
-        "Gu et al. 2009, Figures 2, 3 and 4",
-        "checkpoint_costs",
-    ),
-    Entry(
-        "standby-costs",
-        "Bytes sent by active and passive standbys over the rate",
-        "Gu et al. 2009, Figure 5",
-        "standby_costs",
-    ),
-    Entry(
-        "checkpoint-throughput",
-        "Throughput that checkpoints cost while nothing fails",
-        "goals of ours, on the chain of Gu et al. 2009",
-        "checkpoint_throughput",
-    ),
-    Entry(
-        "recovery-delay",
-        "From the loss of a node to new results: detection, redeployment, replay",
-        "Gu et al. 2009, Figures 6, 7 and 8",
-        "recovery_delay",
-    ),
-    Entry(
-        "recovery-techniques",
-        "Recovery with active replicas, checkpoints and source replay, of one node and of all primaries",
-        "Su, Zhou 2016, Figures 7 and 8",
-        "recovery_techniques",
-    ),
-    Entry(
-        "checkpoint-cpu",
-        "Processor time of checkpoints over the time between them",
-        "Su, Zhou 2016, Figure 9",
-        "checkpoint_cpu",
-    ),
-    Entry(
-        "partial-replication",
-        "Outputs after the loss of all primaries with replicas for all, half and none of the tasks",
-        "Su, Zhou 2016, Figure 10",
-        "partial_replication",
-    ),
+# fmt: off
+EXPERIMENTS = (
+    Entry("backups", "Backups and recovery latency over the latency bound",
+          "Li et al. 2017, Figures 7 and 8 and Table III"),
+    Entry("replicas-random", "Output fidelity over the replication ratio on random topologies",
+          "Su, Zhou 2016, Figure 14"),
+    Entry("recovery-order", "Recovered priority over the recovery capacity on random queries",
+          "Su, Zhou 2021, Figure 15"),
+    Entry("planner-scale", "Time and size that the planners reach",
+          "Li et al. 2017, Table III, and the costs that the papers state"),
+    Entry("peers", "Throughput, latency and memory against Structured Streaming",
+          "goals of ours; windows as in Su, Zhou 2016, Q2"),
+    Entry("overhead", "What the engine costs beside the work itself",
+          "goals of ours, on the topology of Su, Zhou 2016, Figure 6"),
+    Entry("failover", "Outputs through the loss of half of the nodes, beside Structured Streaming",
+          "goals of ours; Su, Zhou 2016, claim of tentative outputs long before full recovery"),
+    Entry("tentative-quality", "Predicted fidelity and completeness against the accuracy of tentative results",
+          "Su, Zhou 2016, Figures 12 and 13"),
+    Entry("recovery-bound", "Recovery after the loss of each node, predicted by the backup plan and measured",
+          "Li et al. 2017, equations 3 and 4, on the topology of Su, Zhou 2016, Figure 6"),
+    Entry("checkpoint-costs", "Bytes and time of checkpoints over their interval and the rate, by strategy",
+          "Gu et al. 2009, Figures 2, 3 and 4"),
+    Entry("standby-costs", "Bytes sent by active and passive standbys over the rate",
+          "Gu et al. 2009, Figure 5"),
+    Entry("checkpoint-throughput", "Throughput that checkpoints cost while nothing fails",
+          "goals of ours, on the chain of Gu et al. 2009"),
+    Entry("recovery-delay", "From the loss of a node to new results: detection, redeployment, replay",
+          "Gu et al. 2009, Figures 6, 7 and 8"),
+    Entry("recovery-techniques",
+          "Recovery with active replicas, checkpoints and source replay, of one node and of all primaries",
+          "Su, Zhou 2016, Figures 7 and 8"),
+    Entry("checkpoint-cpu", "Processor time of checkpoints over the time between them",
+          "Su, Zhou 2016, Figure 9"),
+    Entry("partial-replication",
+          "Outputs after the loss of all primaries with replicas for all, half and none of the tasks",
+          "Su, Zhou 2016, Figure 10"),
 )
+# fmt: on
 
 
 def experiment(name: str) -> Entry:
@@ -137,7 +81,7 @@ def experiment(name: str) -> Entry:
 
 def declared(name: str) -> Experiment[Any]:
     """What the module of an experiment declares."""
-    module = importlib.import_module(f"tenax_lab.{experiment(name).module}")
+    module = importlib.import_module(experiment(name).module)
     declaration: Experiment[Any] = module.EXPERIMENT
     return declaration
 

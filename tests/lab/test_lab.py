@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import polars as pl
 import pytest
 from watching import Watched
 
 from tenax.pictures.figures import Panel
+from tenax_lab import lab
 from tenax_lab.findings import Claim, Findings
 from tenax_lab.lab import Bench, Experiment, InvalidObservation, Plan, Row, Trial, frame, plain_fields
 from tenax_lab.report import claim_of_ratios, curves, ratios, table, value, wide, yes_no
@@ -123,3 +127,20 @@ def test_a_claim_without_observations_is_no_claim() -> None:
 def test_truths_are_written_as_people_read_them() -> None:
     rows = frame([{"exact": True}, {"exact": False}, {"exact": None}])
     assert table("t", rows, {"exact": yes_no("exact")}).rows == (("yes",), ("NO",), (None,))
+
+
+def test_the_example_of_the_readme_is_a_figure() -> None:
+    text = (Path(lab.__file__).parent / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    module = ModuleType("example_figure")
+    sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
+    try:
+        exec(compile(example, "README.md", "exec"), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
+    declaration: Experiment[Plan[object]] = module.EXPERIMENT
+    for plan in (declaration.full, declaration.quick):
+        rows = [{**trial.columns, "batch_s": 2.0 if trial.side == "with" else 1.0} for trial in plan.trials()]
+        findings = declaration.report(plan, frame(rows))
+        assert [claim.ours for claim in findings.claims] == [2.0]
+        assert len(findings.tables[0].rows) == len(plan.cases) * len(plan.sides)
