@@ -53,8 +53,12 @@ def test_checkpoints_are_counted(tmp_path: Path, four: Session) -> None:
 def test_half_of_the_replicas_show_tentative_outputs(tmp_path: Path, four: Session) -> None:
     rows = {row["plan"]: row for row in table_rows(quick("partial-replication", tmp_path, four), "From the kill")}
     assert rows["PPA-1.0"]["tentative"] == 0
-    assert rows["PPA-0.5"]["tentative"] > 0
-    assert rows["PPA-0.5"]["quality"] == pytest.approx(0.375)
+    half = rows["PPA-0.5"]
+    assert half["tentative"] > 0
+    assert half["quality"] == half["fidelity"] == pytest.approx(0.375)
+    assert half["tentative s"] < half["final s"] <= half["all back s"]
+    assert 0 < half["least"] <= half["content"] <= 1
+    assert half["replayed"] >= 4
 
 
 def test_tentative_results_are_as_good_as_predicted_with_what_is_declared(tmp_path: Path, four: Session) -> None:
