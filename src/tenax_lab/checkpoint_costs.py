@@ -117,17 +117,12 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
             table(
                 "What checkpoints write to the store, at 3,000 elements/s",
                 at_rate,
-                {
-                    "state elements": "groups",
-                    "interval": "interval",
-                    "strategy": "side",
-                    "checkpoints": "checkpoints",
-                    "tasks in each": "tasks",
-                    "average KB": pl.col("average_bytes") / 1000,
-                    "state KB in all": pl.col("state_bytes") / 1000,
-                    "queues KB in all": pl.col("queue_bytes") / 1000,
-                    "bytes an element": "element_bytes",
-                },
+                "state elements = groups | interval | strategy = side | checkpoints | tasks in each = tasks | "
+                "average KB = average_kb | state KB in all = state_kb_in_all | "
+                "queues KB in all = queues_kb_in_all | bytes an element = element_bytes",
+                average_kb=pl.col("average_bytes") / 1000,
+                state_kb_in_all=pl.col("state_bytes") / 1000,
+                queues_kb_in_all=pl.col("queue_bytes") / 1000,
             ),
             table(
                 "Bytes of the others for one byte of sweeping",
@@ -142,16 +137,8 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
             table(
                 f"Time of a checkpoint over the rate, every {plan.cases[0].interval} batches, small state",
                 rated.sort(pl.col("side").replace_strict(STRATEGIES, range(len(STRATEGIES))), "rate"),
-                {
-                    "elements/s": "rate",
-                    "strategy": "side",
-                    "checkpoints": "checkpoints",
-                    "median ms": "median_ms",
-                    "least ms": "least_ms",
-                    "most ms": "most_ms",
-                    "of it writing ms": "writing_ms",
-                    "pass ms": "pass_ms",
-                },
+                "elements/s = rate | strategy = side | checkpoints | median ms = median_ms | "
+                "least ms = least_ms | most ms = most_ms | of it writing ms = writing_ms | pass ms = pass_ms",
             ),
         ),
         claims=tuple(_claims(plan, costs)),

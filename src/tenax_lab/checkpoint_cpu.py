@@ -172,15 +172,8 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
             table(
                 "A batch, in ms (medians of rounds), and what was stored in all",
                 batch.sort(pl.col("interval_s").fill_null(0)),
-                {
-                    "checkpoints": "side",
-                    "nodes ms": "nodes_s",
-                    "driver ms": "driver_s",
-                    "in steps ms": "step_cpu_s",
-                    "counted ms": "checkpoint_cpu_s",
-                    "stored": "checkpoints",
-                    "written MB": "written_mb",
-                },
+                "checkpoints = side | nodes ms = nodes_s | driver ms = driver_s | in steps ms = step_cpu_s | "
+                "counted ms = checkpoint_cpu_s | stored = checkpoints | written MB = written_mb",
             ),
         ),
         claims=tuple(_claims(shares)),

@@ -142,14 +142,8 @@ def report(plan: Plan[Case], observed: pl.DataFrame) -> Findings:
             table(
                 f"Throughput that checkpoints every {TOLD_FOR} batches cost",
                 costs,
-                {
-                    "checkpoints": "side",
-                    "elements/s": "rate",
-                    "compared": "compared",
-                    "costs %": "costs",
-                    "likely from %": "low",
-                    "to %": "high",
-                },
+                "checkpoints = side | elements/s = rate | compared | costs % = costs | likely from % = low | "
+                "to % = high",
             ),
             table(
                 "What was stored meanwhile, as the engine counts it",

@@ -27,8 +27,6 @@ Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Value]
 """One observation: its measures by column."""
 WHAT, SIDE, ROUND, EXPERIMENT = "what", "side", "round", "experiment"
-FRAME_COLUMNS = (EXPERIMENT, SIDE, ROUND)
-"""Columns that every frame of observations has, beside those of its cases."""
 
 
 class InvalidObservation(TenaxError):

@@ -325,14 +325,8 @@ def report(plan: OverheadPlan, frame: pl.DataFrame) -> Findings:
             table(
                 "Goals and measurements",
                 reached,
-                {
-                    "what": "what",
-                    "goal at most": "goal",
-                    "measured": "measured",
-                    "unit": "unit",
-                    "spread": "over",
-                    "met": yes_no("met", otherwise="no"),
-                },
+                "what | goal at most = goal | measured | unit | spread = over | met",
+                met=yes_no("met", otherwise="no"),
             ),
             table(
                 "A pass of 32 tasks on 2 nodes, and empty jobs of as many stages, in ms",

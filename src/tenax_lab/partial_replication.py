@@ -138,23 +138,10 @@ def report(plan: PartialPlan, frame: pl.DataFrame) -> Findings:
                 "From the kill to the first tentative and the first final output and until all is back; tentative "
                 "outputs, the quality that the run states of them, and the part of the readings that they held",
                 losses,
-                {
-                    "plan": "side",
-                    "interval s": "interval_s",
-                    "round": "round",
-                    "replicas": "replicas",
-                    "fidelity": "fidelity",
-                    "detection s": "detection_s",
-                    "tentative s": "tentative_s",
-                    "final s": "final_s",
-                    "all back s": "recovered_s",
-                    "replayed": "replayed",
-                    "tentative": "shown",
-                    "quality": "quality",
-                    "content": "content",
-                    "least": "least",
-                    "exact": yes_no("exact"),
-                },
+                "plan = side | interval s = interval_s | round | replicas | fidelity | "
+                "detection s = detection_s | tentative s = tentative_s | final s = final_s | "
+                "all back s = recovered_s | replayed | tentative = shown | quality | content | least | exact",
+                exact=yes_no("exact"),
             ),
         ),
         claims=tuple(_claims(losses)),

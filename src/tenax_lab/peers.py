@@ -225,17 +225,9 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
         table(
             "Sustained rows per second, medians of rounds; share is Tenax of plain Polars",
             speeds(frame).with_columns(goal=pl.lit(GOAL_RATIO)),
-            {
-                "query": "query",
-                "Tenax rows/s": "ours",
-                "Structured rows/s": "theirs",
-                "ratio": "ratio",
-                "spread": "spread",
-                "goal": "goal",
-                "met": yes_no("met", otherwise="no"),
-                "Polars rows/s": "limit",
-                "share": "share",
-            },
+            "query | Tenax rows/s = ours | Structured rows/s = theirs | ratio | spread | goal | met | "
+            "Polars rows/s = limit | share",
+            met=yes_no("met", otherwise="no"),
         ),
         table(
             f"Latency in s from file to committed result at {rate:,.0f} rows/s a source, the first quarter left out",
@@ -287,12 +279,8 @@ def _tuning(frame: pl.DataFrame) -> Table:
             pl.col("query").replace_strict(QUERIES, default=pl.col("query"), return_dtype=pl.String),
             kept=pl.col("rows_per_s") == pl.col("rows_per_s").max().over("query"),
         ),
-        {
-            "query": "query",
-            "shuffle partitions": "shuffle_partitions",
-            "rows/s": "rows_per_s",
-            "kept": yes_no("kept", otherwise=""),
-        },
+        "query | shuffle partitions = shuffle_partitions | rows/s = rows_per_s | kept",
+        kept=yes_no("kept", otherwise=""),
     )
 
 

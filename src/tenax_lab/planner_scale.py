@@ -242,17 +242,10 @@ def report(plan: ScalePlan, frame: pl.DataFrame) -> Findings:
             table(
                 "Goals and measurements",
                 goals,
-                {
-                    "what": "what",
-                    "size": "size",
-                    "goal at most": "goal",
-                    "goal from": "source",
-                    "measured": "measured",
-                    "unit": "unit",
-                    "met": pl.when("met").then(pl.lit("yes")).otherwise(pl.lit("no")),
-                },
+                "what | size | goal at most = goal | goal from = source | measured | unit | met",
+                met=pl.when("met").then(pl.lit("yes")).otherwise(pl.lit("no")),
             ),
-            table("Times behind the exponents", growth, {"algorithm": "algorithm", "tasks": "tasks", "ms": "ms"}),
+            table("Times behind the exponents", growth, "algorithm | tasks | ms"),
         ),
         claims=(
             Claim(

@@ -231,22 +231,10 @@ def _each(blocking: pl.DataFrame) -> Table:
     return table(
         "Each loss under blocking recovery, in s",
         blocking,
-        {
-            "R": "bound_s",
-            "backups": "backups",
-            "node": "node",
-            "lost tasks": "lost_tasks",
-            "retainers live": yes_no("retainers_live", otherwise="no"),
-            "R replayed": "bound_replayed_s",
-            "L_F": "expected_s",
-            "chain": "chain_s",
-            "L_F on nodes": "nodes_s",
-            "steps": "steps_s",
-            "scheduling": "scheduling_s",
-            "recovery": "recovery_s",
-            "rounds": "rounds",
-            "stages": "stages",
-        },
+        "R = bound_s | backups | node | lost tasks = lost_tasks | retainers live = retainers_live | "
+        "R replayed = bound_replayed_s | L_F = expected_s | chain = chain_s | L_F on nodes = nodes_s | "
+        "steps = steps_s | scheduling = scheduling_s | recovery = recovery_s | rounds | stages",
+        retainers_live=yes_no("retainers_live", otherwise="no"),
     )
 
 
@@ -287,15 +275,8 @@ def _kinds(lost: pl.DataFrame) -> Table:
     return table(
         "Blocking recovery, and one that lets live passes go on, in s",
         both.sort("length", pl.col("side") != BLOCKING, "node", maintain_order=True),
-        {
-            "R": "bound_s",
-            "node": "node",
-            "recovery is": "side",
-            "steps": "steps_s",
-            "recovery": "recovery_s",
-            "rounds": "rounds",
-            "detection": "detection_s",
-        },
+        "R = bound_s | node | recovery is = side | steps = steps_s | recovery = recovery_s | rounds | "
+        "detection = detection_s",
     )
 
 
@@ -319,14 +300,7 @@ def _times(plan: BoundPlan, times: pl.DataFrame) -> Table:
     return table(
         title,
         by_operator.join(typical, on="operator", maintain_order="left"),
-        {
-            "operator": "operator",
-            "tasks": "tasks",
-            "median": "typical_s",
-            "fastest task": "fastest_s",
-            "slowest task": "slowest_s",
-            "T": "T",
-        },
+        "operator | tasks | median = typical_s | fastest task = fastest_s | slowest task = slowest_s | T",
     )
 
 

@@ -97,20 +97,11 @@ def report(plan: TechniquePlan, frame: pl.DataFrame) -> Findings:
                 "From the kill to the first complete final output after it; progress is back as the paper counts "
                 "recovery",
                 losses,
-                {
-                    "technique": "side",
-                    "lost": "lost",
-                    "window s": "window_s",
-                    "tuples/s": "rate",
-                    "tasks lost": "lost_tasks",
-                    "detection s": "detection_s",
-                    "progress back s": "back_s",
-                    "final again s": LATENCY,
-                    "× a batch": pl.col(LATENCY) / pl.col("batch_time_s"),
-                    "replayed": "replayed",
-                    "batches": "batches",
-                    "exact": yes_no("exact"),
-                },
+                "technique = side | lost | window s = window_s | tuples/s = rate | tasks lost = lost_tasks | "
+                "detection s = detection_s | progress back s = back_s | final again s = final_s | "
+                "× a batch = times_a_batch | replayed | batches | exact",
+                times_a_batch=pl.col(LATENCY) / pl.col("batch_time_s"),
+                exact=yes_no("exact"),
             ),
         ),
         claims=tuple(_claims(losses)),

@@ -22,9 +22,16 @@ SPREADS = {
 YES, NO = "yes", "NO"
 
 
-def table(title: str, frame: pl.DataFrame, columns: Mapping[str, Column]) -> Table:
-    """A row per row of a frame, each column under its heading."""
-    chosen = frame.select(**{heading: _expr(column) for heading, column in columns.items()})
+def table(title: str, frame: pl.DataFrame, columns: str | Mapping[str, Column], **computed: pl.Expr) -> Table:
+    """A row per row of a frame, each column under its heading.
+
+    Columns are written as they are read, `"heading = column | column | …"`, those that are `computed` here among them;
+    or as a mapping, where headings are.
+    """
+    if isinstance(columns, str):
+        pairs = (part.split(" = ") for part in columns.split(" | "))
+        columns = {heading: (column or [heading])[0] for heading, *column in pairs}
+    chosen = frame.with_columns(**computed).select(**{heading: _expr(column) for heading, column in columns.items()})
     return Table(title, tuple(columns), tuple(chosen.iter_rows()))
 
 

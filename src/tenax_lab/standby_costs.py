@@ -96,14 +96,8 @@ def report(plan: StandbyPlan, frame: pl.DataFrame) -> Findings:
             table(
                 "What is sent for each element",
                 sent,
-                {
-                    "elements/s": "rate",
-                    "standby": "side",
-                    "messages a batch": "messages",
-                    "bytes between nodes": "message_bytes",
-                    "bytes to the store": "checkpoint_bytes",
-                    "times none": "times",
-                },
+                "elements/s = rate | standby = side | messages a batch = messages | "
+                "bytes between nodes = message_bytes | bytes to the store = checkpoint_bytes | times none = times",
             ),
         ),
         claims=tuple(_claims(sent)),

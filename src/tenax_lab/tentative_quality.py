@@ -193,21 +193,11 @@ def report(plan: QualityPlan, frame: pl.DataFrame) -> Findings:
             table(
                 title,
                 plans,
-                {
-                    "query": "query",
-                    "budget": "ratio",
-                    "algorithm": "side",
-                    "replicas": "replicas",
-                    "fidelity": "fidelity",
-                    "completeness": "completeness",
-                    "declared fidelity": "declared_fidelity",
-                    "declared completeness": "declared_completeness",
-                    "published": "quality",
-                    "accuracy": "accuracy",
-                    "over windows": over_windows,
-                    "windows": "windows",
-                    "exact": pl.when("exact").then(pl.lit("yes")).otherwise(pl.lit("NO")),
-                },
+                "query | budget = ratio | algorithm = side | replicas | fidelity | completeness | "
+                "declared fidelity = declared_fidelity | declared completeness = declared_completeness | "
+                "published = quality | accuracy | over windows = over_windows | windows | exact",
+                over_windows=over_windows,
+                exact=pl.when("exact").then(pl.lit("yes")).otherwise(pl.lit("NO")),
             ),
             _fits(distinct(plans)),
         ),

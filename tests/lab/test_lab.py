@@ -124,6 +124,11 @@ def test_a_claim_without_observations_is_no_claim() -> None:
         value(frame([{"a": None}]).cast(pl.Float64), pl.col("a").max())
 
 
+def test_columns_of_a_table_are_written_as_they_are_read() -> None:
+    made = table("t", frame([{"a": 1, "b_s": 2.0}]), "a | seconds = b_s | twice the a = double", double=2 * pl.col("a"))
+    assert (made.columns, made.rows) == (("a", "seconds", "twice the a"), ((1, 2.0, 2),))
+
+
 def test_truths_are_written_as_people_read_them() -> None:
     rows = frame([{"exact": True}, {"exact": False}, {"exact": None}])
     assert table("t", rows, {"exact": yes_no("exact")}).rows == (("yes",), ("NO",), (None,))
