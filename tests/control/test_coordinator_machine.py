@@ -308,8 +308,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
         while not self.enough_room():
             self.add_nodes(self.new_nodes(1))
         for _ in range(LAST_EVENTS):
-            if self.judge.stopped is not None and "KeyError" in self.judge.stopped.reason:
-                self.restart(-1)  # an operator had raised, and results were still to be published: now it is corrected
             if self.judge.stopped is not None:
                 break
             self.go_on()
