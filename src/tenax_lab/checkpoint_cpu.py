@@ -150,7 +150,7 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
     return Findings(
         settings={
             "cluster": f"local-cluster[{NODES},2,1024]",
-            "topology": f"{SHAPE}, windows of {case.window_s} s every 1 s at four levels",
+            "topology": f"{SHAPE}, windows of {case.window_s} s every 1 s in four operators",
             "rate": f"{case.rate:,} tuples/s of each of 16 sources",
             "a batch": f"{case.batch_s} s of event time, one a pass, as fast as they can be run; intervals are in "
             "event time",

@@ -1,4 +1,4 @@
-"""What checkpoints cost of the throughput while nothing fails, told pass by pass.
+"""What checkpoints cost of the throughput while nothing fails, measured pass by pass.
 
 Runs of equal work differ by a tenth on a machine that others use as well, from one minute to the next, and checkpoints
 cost far less. So the pass that carries one, and the next, beside which it is committed and what is old is deleted, are
@@ -29,7 +29,7 @@ WITHOUT = "none"
 STRATEGIES = (Strategy.ALIGNED.value, Strategy.SWEEPING.value)
 SIDES = (WITHOUT, *STRATEGIES)
 TOUCHED = 2  # passes that a checkpoint has to do with
-TOLD_FOR = 10  # batches between checkpoints, as a run has them if nothing else is said
+USUAL_EVERY = 10  # batches between checkpoints, as a run has them if nothing else is said
 NEAR = 4  # passes on either side of these that may be compared with them
 GOAL_PERCENT = 5.0
 CONFIDENCE = 0.95
@@ -99,7 +99,7 @@ def extra(pass_s: Mapping[int, float], carriers: Sequence[int]) -> list[float]:
 
 
 def costs_of(observed: pl.DataFrame) -> pl.DataFrame:
-    """A row per side; percentages are of the time that checkpoints every `TOLD_FOR` batches take.
+    """A row per side; percentages are of the time that checkpoints every `USUAL_EVERY` batches take.
 
     A sweep counts with all its checkpoints. Where there are none, as many are reckoned as were compared.
     """
@@ -116,7 +116,7 @@ def costs_of(observed: pl.DataFrame) -> pl.DataFrame:
     )
     ranges = [likely(extras) for extras in sides["extra_s"].to_list()]
     counted = pl.when(pl.col("stored") > 0).then("stored").otherwise("compared")
-    percent = 100 * counted * (pl.col("every") / TOLD_FOR) / pl.col("time_s")
+    percent = 100 * counted * (pl.col("every") / USUAL_EVERY) / pl.col("time_s")
     return sides.with_columns(
         rate=pl.col("batch_rows") * pl.col("passes") / pl.col("time_s"),
         costs=percent * pl.col("extra_s").list.median(),
@@ -140,7 +140,7 @@ def report(plan: Plan[Case], observed: pl.DataFrame) -> Findings:
         },
         tables=(
             table(
-                f"Throughput that checkpoints every {TOLD_FOR} batches cost",
+                f"Throughput that checkpoints every {USUAL_EVERY} batches cost",
                 costs,
                 "checkpoints = side | elements/s = rate | compared | costs % = costs | likely from % = low | "
                 "to % = high",
@@ -152,7 +152,7 @@ def report(plan: Plan[Case], observed: pl.DataFrame) -> Findings:
                     "checkpoints": "side",
                     "stored": "stored",
                     "s each": "each_s",
-                    f"% of the time, every {TOLD_FOR} batches": "writing",
+                    f"% of the time, every {USUAL_EVERY} batches": "writing",
                     "% of the processor time, as run": "share",
                 },
             ),
@@ -179,7 +179,8 @@ def _remarks(case: Case, without: Mapping[str, float]) -> tuple[str, ...]:
     return (
         "the pass that carries a checkpoint and the next one are compared with those up to "
         f"{NEAR} before and after them that have to do with none; the median of the difference is what one "
-        f"takes. It is due every {case.every} batches here, so that there are such passes, and told for {TOLD_FOR}",
+        f"takes. It is due every {case.every} batches here, so that there are such passes, and reckoned for "
+        f"{USUAL_EVERY}",
         f"where nothing is stored, as many passes differ from those around them by {without['costs']:.2g} % of the "
         f"time (likely {without['low']:.2g} to {without['high']:.2g} %): what is smaller than that, this machine "
         "cannot tell",

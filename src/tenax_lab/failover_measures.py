@@ -57,7 +57,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class SideRun:
-    """One run of one side; times are of one clock, counts as the side told them.
+    """One run of one side; times are of one clock, counts as the side says them.
 
     `exact` is what the oracle says of final results; None if there is no oracle for this side.
     """

@@ -109,7 +109,7 @@ class Progress(Protocol):
 
 
 class NoProgress:
-    """Progress that nobody watches."""
+    """Progress that is not watched."""
 
     def total(self, steps: int) -> None:
         """Ignore it."""
@@ -155,7 +155,7 @@ class Bench:
         return self.given_nodes if self.given is not None else self._asked.nodes if self._asked else 0
 
     def folder(self, what: str = "trial") -> Path:
-        """A folder that no other trial has; whoever asks makes it."""
+        """A folder that no other trial has, not made yet."""
         return self.work / f"{what}-{next(self._numbers)}"
 
     def close(self) -> None:

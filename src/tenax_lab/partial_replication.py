@@ -124,7 +124,7 @@ def report(plan: PartialPlan, frame: pl.DataFrame) -> Findings:
     return Findings(
         settings={
             "cluster": CLUSTER,
-            "topology": f"{SHAPE}, windows of {load.window_s} s every 1 s at four levels",
+            "topology": f"{SHAPE}, windows of {load.window_s} s every 1 s in four operators",
             "rate": f"{load.rate:,} tuples/s of each of 16 sources, in event time",
             "a batch": f"{load.batch_s} s of event time every {plan.arrival_s:g} s: "
             f"{load.batch_s / plan.arrival_s:g} s of event time a second",

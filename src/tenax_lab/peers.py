@@ -47,7 +47,7 @@ class Case:
 
     @property
     def paced(self) -> dict[str, Json]:
-        """What a side is told of the paced part; nothing if there is none."""
+        """What a side learns of the paced part; nothing if there is none."""
         if not self.paced_batches:
             return {}
         rows = self.shape.batch_rows
@@ -167,7 +167,7 @@ def same_results(sides: Mapping[str, pl.DataFrame]) -> int:
 
 
 def application(query: str, inputs: Path, *, follow: bool) -> Application:
-    """The query as a user of Tenax writes it; whoever runs it says where results go."""
+    """The query as a user of Tenax writes it; the run says where results go."""
     topology = Topology(query)
     locations = topology.source("locations", files(inputs / "locations", time="ts", follow=follow), partitions=NODES)
     stream = locations.key_by("segment").window("10s", every="1s").aggregate(pl.col("speed").mean(), name="means")

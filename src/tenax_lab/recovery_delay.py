@@ -38,8 +38,8 @@ class Case:
     interval: int
 
     @property
-    def struck_at(self) -> int:
-        """The batch after which the node is struck: the next one but one would bring its next checkpoint."""
+    def fails_at(self) -> int:
+        """The batch after which the node fails: the next one but one would bring its next checkpoint."""
         return 2 * self.interval - 1
 
 
@@ -82,8 +82,8 @@ def protection(case: Case, standby: str) -> Protection:
 def measure(bench: Bench, plan: DelayPlan, trial: Trial[Case]) -> Iterator[Row]:
     """Run the chain as the clock goes, let a node fail, and ask the oracle about all results."""
     case, batch_rows = trial.case, round(plan.rate * plan.batch_s)
-    application = chain(bench.seed, Load(case.struck_at + plan.after, batch_rows), rate=plan.rate, paced=True)
-    faults = (Fault(Kind(case.fault), VICTIM, When(case.struck_at, Unit.BATCHES)),)
+    application = chain(bench.seed, Load(case.fails_at + plan.after, batch_rows), rate=plan.rate, paced=True)
+    faults = (Fault(Kind(case.fault), VICTIM, When(case.fails_at, Unit.BATCHES)),)
     settings = Settings(protection=protection(case, trial.side)).but(
         nodes=NODES, batch=timedelta(seconds=plan.batch_s), max_rows=batch_rows, keep_batches=True
     )
@@ -257,8 +257,8 @@ def _remarks(plan: DelayPlan, delays: pl.DataFrame) -> tuple[str, ...]:
         f"after {ClusterSettings().missed} missed ones",
         "an active standby is silent while the loss is noticed and for one pass: results come pass by pass, and what "
         "was running when the node died is run again. In the paper its copy goes on sending element by element",
-        "nodes are struck just before the lost tasks would be stored again, so that replay is as long as it gets for "
-        "an interval; the paper strikes at random",
+        "nodes fail just before the lost tasks would be stored again, so that replay is as long as it gets for "
+        "an interval; in the paper they fail at random",
         f"a round of replay is a Spark job through at most {PER_PASS} batches, and no more than an "
         "interval: time follows the number of jobs rather than of batches, and a longer interval need not cost more",
         f"the paper's intervals are 0.1 to 0.9 s and its heartbeats 0.1 to 0.5 s; ours are as long as batches of "

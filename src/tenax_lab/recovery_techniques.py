@@ -82,7 +82,7 @@ def report(plan: TechniquePlan, frame: pl.DataFrame) -> Findings:
     return Findings(
         settings={
             "cluster": CLUSTER,
-            "topology": f"{SHAPE}, windows every 1 s at four levels, selectivity 0.5",
+            "topology": f"{SHAPE}, windows every 1 s in four operators, selectivity 0.5",
             "rates": "tuples/s of each of 16 sources, in event time",
             "a batch": f"{plan.batch_s} s of event time, as fast as they can be run: {min(scale):.2g} to "
             f"{max(scale):.2g} s of event time a second",

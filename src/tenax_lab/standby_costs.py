@@ -104,7 +104,7 @@ def report(plan: StandbyPlan, frame: pl.DataFrame) -> Findings:
         remarks=(
             "all elements but the source are protected alike, so every stream between nodes is counted; the paper "
             "counts one part of its chain",
-            "with the output of standbys off, whoever sends does so to both copies; with both copies sending, each of "
+            "with the output of standbys off, a producer sends to both copies; with both copies sending, each of "
             "them does. The paper's None-AS counts what the second copy sends as well; here a copy that lies on the "
             "node of its producer costs no message",
             "a standby reads the log of the source itself, which costs no messages",

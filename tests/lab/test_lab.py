@@ -97,7 +97,7 @@ def test_columns_that_some_rows_lack_are_null_there_and_numbers_may_be_whole_in_
 def test_ratios_pair_what_is_alike_and_leave_out_what_has_no_partner(tmp_path: Path) -> None:
     rows = observed(tmp_path).filter(number=0)
     assert ratios(rows, "seconds", "theirs", "ours", ["size", "round"]) == [2.0, 2.0]
-    assert ratios(rows, "seconds", "theirs", "nobody", ["size"]) == []
+    assert ratios(rows, "seconds", "theirs", "none", ["size"]) == []
     assert claim_of_ratios("more", "2", []) == []
     assert claim_of_ratios("more", "2", [1.0, 3.0]) == [Claim("more", "2", 2.0, "×", "median of 2 pairs, 1.00 to 3.00")]
 

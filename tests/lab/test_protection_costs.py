@@ -154,7 +154,7 @@ def test_checkpoints_one_after_the_other_are_compared_with_the_passes_between_th
 
 
 def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> None:
-    def told_for(every: int) -> Findings:
+    def reckoned(every: int) -> Findings:
         plan = Plan((replace(CARRIED, every=every),), checkpoint_throughput.SIDES, rounds=3)
         longer_s = {"none": 0.0, "aligned": 0.2, "sweeping": 3.0}
 
@@ -164,13 +164,13 @@ def test_what_checkpoints_take_is_told_as_a_part_of_the_time(tmp_path: Path) -> 
 
         return checkpoint_throughput.report(plan, observed(plan, rows))
 
-    findings = told_for(10)
+    findings = reckoned(10)
     assert claimed(findings, "throughput that aligned", "we aim at") == pytest.approx(100 * 0.6 / 30.6)
     assert claimed(findings, "throughput that sweeping", "we aim at") == pytest.approx(100 * 9.0 / 39.0)
     counted = {row["checkpoints"]: row for row in rows_of(findings, "What was stored")}
     assert counted["aligned"]["% of the time, every 10 batches"] == pytest.approx(100 * 0.6 / 30.6)
     assert counted["none"]["s each"] is None
-    seldom = told_for(20)  # half as often as it is told for
+    seldom = reckoned(20)  # half as often as it is reckoned for
     assert claimed(seldom, "throughput that aligned", "we aim at") == pytest.approx(100 * 1.2 / 30.6)
     text = " ".join(written(findings, tmp_path).split())
     assert "likely 2 to 2 % by 9 checkpoints; met" in text
@@ -232,7 +232,7 @@ def test_what_the_output_shows_is_told_by_the_sequence_numbers_of_its_files(tmp_
 
 def test_a_node_fails_late_in_its_interval() -> None:
     case = recovery_delay.Case("hang", 0.5, 8)
-    assert case.struck_at == 15
+    assert case.fails_at == 15
     assert recovery_delay.protection(case, recovery_delay.PASSIVE).checkpoint == "sweeping"
     assert recovery_delay.protection(case, recovery_delay.ACTIVE).replicas == "all"
 

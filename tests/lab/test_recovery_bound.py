@@ -139,7 +139,7 @@ def test_without_backups_everything_above_a_lost_task_is_replayed() -> None:
 
 
 def test_the_longest_chain_counts_steps_that_wait_for_each_other() -> None:
-    # per round: a source and o1 take 0.5 s; o2[1] and o3[1] read retained outputs and wait for nobody
+    # per round: a source and o1 take 0.5 s; o2[1] and o3[1] read retained outputs and wait for no task
     assert model.chain_s(unit_graph(), ROUNDS) == pytest.approx(2 * 0.5)
 
 

@@ -100,7 +100,7 @@ def run_command(
 
     Example: tenax experiment run replicas-random --seed 7
     """
-    registry().experiment(name)  # a wrong name is told before anything is made
+    registry().experiment(name)  # a wrong name is refused before anything is made
     made(out)
     with Bar() as bar:
         result = registry().run_experiment(name, out=out, seed=seed, quick=quick, progress=bar)

@@ -48,7 +48,7 @@ class Load:
 
 
 def chain(seed: int, load: Load, *, rate: float = 3_000, paced: bool = False, parallelism: int = 1) -> Application:
-    """The chain as a user writes it; whoever runs it says where results go."""
+    """The chain as a user writes it; the run says where results go."""
     topology = Topology("elements")
     pace = Pace(rows=load.rows, paced=paced)
     stream = topology.source("pe1", elements(seed, rate, pace=pace), partitions=parallelism)

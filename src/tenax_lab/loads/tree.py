@@ -45,9 +45,9 @@ def tree_topology(rate: int | None = None, times_s: Sequence[float] = ()) -> Top
     """
     sources = Operator(SOURCES, WIDTHS[0])
     operators = [sources if rate is None else replace(sources, rate=float(WIDTHS[0] * rate))]
-    for level, width in enumerate(WIDTHS[1:], start=1):
+    for height, width in enumerate(WIDTHS[1:], start=1):
         below = (Input(operators[-1].name, Partitioning.MERGE),)
-        merge = Operator(f"o{level}", width, below)
+        merge = Operator(f"o{height}", width, below)
         operators.append(merge if rate is None else replace(merge, selectivity=SELECTIVITY))
     last = Input(operators[-1].name, Partitioning.ONE_TO_ONE)
     topology = Topology("merge-tree", (*operators, Operator(RESULTS, WIDTHS[-1], (last,), output=Output())))
@@ -65,7 +65,7 @@ def with_times(topology: Topology, times_s: Sequence[float]) -> Topology:
 
 
 def _application(topology: Topology, source: Source, merges: Sequence[Computation]) -> Application:
-    """The tree with what each of its levels computes; whoever runs it says where results go."""
+    """The tree with what each of its merges computes; the run says where results go."""
     names = [operator.name for operator in topology.operators if not operator.is_source and operator.name != RESULTS]
     computations = dict(zip(names, merges, strict=True))
     sinks = {RESULTS: parquet(Path(RESULTS))}
@@ -103,7 +103,7 @@ class Readings(Source):
     """Readings of as many sensors as a source has tuples a second, in batches of equal event time.
 
     - Every source reads every sensor once a second. So two sources send a task two rows where it makes one of them, and
-      so do two tasks of each level to the next: half as many rows leave a task as enter it, as in the paper.
+      so do two tasks of each merge to the next: half as many rows leave a task as enter it, as in the paper.
     - The clock decides when a batch comes, never what it holds; one that comes late does not delay the next.
     - After the last batch nothing comes, but it does not end: an end would close all windows at once, a hundred times
       the rows of a batch. A run is asked to end.
@@ -150,12 +150,12 @@ def two_numbers(position: Json) -> tuple[int, int]:
 
 
 def window_tree(seed: int, load: Load, arrival: Arrival) -> Application:
-    """How many readings each window has of a sensor, and the highest, at every level of the tree."""
+    """How many readings each window has of a sensor, and the highest, at every height of the tree."""
     length, highest = f"{load.window_s}s", pl.col("value").max()
     first = windows("ts", ("sensor",), length, SLIDE, (pl.len().alias("readings"), highest))
     above = windows(WINDOW_END, ("sensor",), length, SLIDE, (pl.col("readings").sum(), highest))
-    levels = [first, *[above] * (len(WIDTHS) - 2)]
-    return _application(tree_topology(load.rate), Readings(seed, load, arrival), levels)
+    merges = [first, *[above] * (len(WIDTHS) - 2)]
+    return _application(tree_topology(load.rate), Readings(seed, load, arrival), merges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Sensors:
 class Smoothing(Computation):
     """The level of every sensor, smoothed over the batches, and its error over all sensors by resampling.
 
-    - Two producers send a row per sensor each, one row goes on: half as many, at every level of the tree.
+    - Two producers send a row per sensor each, one row goes on: half as many, at every height of the tree.
     - The level depends on all batches before, and goes on upwards: a wrong state anywhere changes the results.
     - Cost: sensors × resamples, whatever was sent; the draws depend on the batch alone.
     """

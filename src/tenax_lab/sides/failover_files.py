@@ -61,7 +61,7 @@ class Seconds(Schedule):
     """A schedule by which each second of input appears at once: its files lie in a folder that is renamed.
 
     - Between two links a source would see half of a second, read it, and then find the other half late.
-    - It ends when it is told to, or with the last second of the input.
+    - It ends when it is asked to, or with the last second of the input.
     """
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
