@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -138,9 +138,10 @@ class Bench:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def session(self, cluster: ClusterSettings) -> Session:
-        """A cluster as it is asked for, or the one that was given."""
+        """A cluster as it is asked for, or the one that was given; what its nodes may hold is up to each run."""
         if self.given is not None:
             return self.given
+        cluster = replace(cluster, racks=None, slots=None, standby_nodes=0, standby_slots=None)
         if self._session is None or self._asked != cluster:
             from tenax.engine.session import Session
 

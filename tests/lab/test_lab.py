@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 import polars as pl
 import pytest
 from watching import Watched
 
+from tenax.model.settings import ClusterSettings
 from tenax.pictures.figures import Panel
 from tenax_lab import lab
 from tenax_lab.findings import Claim, Findings
@@ -75,6 +77,35 @@ def test_progress_counts_trials_and_the_preparation(tmp_path: Path) -> None:
     EXPERIMENT.observe("demo", PLAN, Bench(0, tmp_path), progress)
     assert len(progress.labels) == progress.steps == 1 + len(PLAN.trials())
     assert progress.labels[1:3] == ["ours, size 1", "theirs, size 1"]
+
+
+class StartedSession:
+    """Stands for a cluster, to count how often one is started and stopped."""
+
+    log: ClassVar[list[str]] = []
+
+    def __init__(self, _folder: Path, cluster: ClusterSettings) -> None:
+        self.log.append(f"{cluster.nodes} nodes, {cluster.heartbeat}")
+
+    def stop(self) -> None:
+        self.log.append("stopped")
+
+
+def test_trials_share_a_cluster_until_one_asks_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenax.engine.session.Session", StartedSession)
+    monkeypatch.setattr(StartedSession, "log", [])
+    bench = Bench(0, tmp_path)
+    for cluster in (
+        ClusterSettings(4),
+        ClusterSettings(4, standby_nodes=2, standby_slots=3),  # what nodes may hold is not the cluster's
+        ClusterSettings(4, heartbeat="60s"),
+        ClusterSettings(2, heartbeat="60s"),
+    ):
+        bench.session(cluster)
+        assert bench.nodes == cluster.nodes
+    bench.close()
+    starts = ["4 nodes, 5s", "4 nodes, 60s", "2 nodes, 60s"]
+    assert StartedSession.log == [step for start in starts for step in (start, "stopped")]
 
 
 def test_a_trial_of_which_nothing_was_observed_is_refused(tmp_path: Path) -> None:
