@@ -26,7 +26,7 @@ test: setup  ## lint, types, import contract and all tests, side by side
 	$(BIN)/python tests/run_all.py
 
 chaos: setup  ## tests that take their time, 25 random schedules of real faults, 100 damaged files, 15,000 simulated runs; about 55 minutes
-	$(BIN)/pytest tests/spark -m long
+	$(BIN)/pytest -m long
 	$(BIN)/python -m tenax.cli.soak
 
 dist: setup  ## wheels of tenax, without the lab, and of the lab, in dist/

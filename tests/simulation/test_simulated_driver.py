@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,23 @@ from tenax.simulation.store import EpochRefused, Store, StoreMisused
 
 SEEDS = 1000
 RANDOM_SEEDS = 300  # of random graphs
-CHUNK = 125  # so that several workers share them
+CHUNK = 125
 RANDOM_CHUNK = 50
+LONG = pytest.mark.long  # runs in `make chaos`: there is no end of seeds
+ALWAYS = 3  # chunks of seeds that `make test` tries
 MOST_SEEDS = 200  # a mistake that none of these shows is one that the judges do not see
 TASK = Task("a", 0)
 ROWS = (0, 1)
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def chunks(until: int, size: int) -> list[Any]:
+    """The first seeds of chunks, of which the later ones are long."""
+    firsts = range(0, until, size)
+    return [pytest.param(first, marks=[LONG] * (number >= ALWAYS)) for number, first in enumerate(firsts)]
+
+
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
 def test_results_are_exact_whenever_drivers_or_nodes_die_or_hang(first: int) -> None:
     runs = [simulate(seed) for seed in range(first, first + CHUNK)]
     assert sum(run.drivers for run in runs) > 2 * CHUNK  # the faults do happen
@@ -49,7 +58,7 @@ def test_runs_that_once_failed_hold(seed: int) -> None:
     assert simulate(seed).batches > 0
 
 
-@pytest.mark.parametrize("first", range(0, RANDOM_SEEDS, RANDOM_CHUNK))
+@pytest.mark.parametrize("first", chunks(RANDOM_SEEDS, RANDOM_CHUNK))
 def test_results_are_exact_on_random_graphs_whenever_drivers_or_nodes_die_or_hang(first: int) -> None:
     runs = [simulate(seed, shape=Shape.RANDOM) for seed in range(first, first + RANDOM_CHUNK)]
     assert sum(run.drivers for run in runs) > 2 * RANDOM_CHUNK
