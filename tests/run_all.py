@@ -121,6 +121,8 @@ def slowest() -> list[tuple[float, str]]:
 
 
 def main() -> int:
+    # Whoever runs this in the background may have it ignored, and tests of signals would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     OUT.mkdir(parents=True, exist_ok=True)
     for path in OUT.iterdir():
         path.unlink()
