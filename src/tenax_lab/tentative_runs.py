@@ -68,7 +68,7 @@ def run_failure(
     killed_after = accurate_until(recorder.moments)
     until = min(batches, missing_until(recorder.moments))
     partitions = app.topology.operator(query.output).parallelism
-    qualities = stated(recorder.of(recording.Kind.SHOWN), query.output, range(killed_after + 1, until + 1), partitions)
+    qualities = stated(while_missing(recorder), query.output, range(killed_after + 1, until + 1), partitions)
     yield {
         "what": PLAN,
         "quality": float(np.mean(qualities)),
@@ -93,6 +93,14 @@ def missing_until(moments: Sequence[Moment]) -> int:
     """The last batch that was finished before a node returned."""
     joined = next(position for position, moment in enumerate(moments) if moment.what is What.JOINED)
     return finished_through(moments[:joined])
+
+
+def while_missing(recorder: recording.RunRecorder) -> pl.DataFrame:
+    """What was shown before a node returned: all that is tentative, and what is final of outputs that miss nothing."""
+    lost_s = recorder.of(recording.Kind.LOST).select(pl.col("at_s").min()).item()
+    returned = recorder.of(recording.Kind.JOINED).filter(pl.col("at_s") > lost_s).select(pl.col("at_s").min()).item()
+    shown = recorder.of(recording.Kind.SHOWN)
+    return shown.filter(pl.col("tentative") | (pl.col("at_s") < returned))
 
 
 def stated(shown: pl.DataFrame, output: str, batches: range, partitions: int) -> list[float]:

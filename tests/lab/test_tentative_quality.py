@@ -44,7 +44,7 @@ from tenax_lab.loads.judged_queries import (
 )
 from tenax_lab.recorder import Kind, RunRecorder, ShownFiles
 from tenax_lab.tentative_runs import PLAN as OF_PLAN
-from tenax_lab.tentative_runs import WINDOW, accurate_until, missing_until, stated, window_accuracies
+from tenax_lab.tentative_runs import WINDOW, accurate_until, missing_until, stated, while_missing, window_accuracies
 
 START = datetime(2024, 1, 1)
 QUERY_NAMES, RATIOS = ("Q1", "Q2"), (0.3, 0.7)
@@ -106,16 +106,20 @@ def test_tentative_results_and_final_ones_before_a_return_are_kept(tmp_path: Pat
         recorder.add(Kind.SHOWN, tentative=tentative, quality=value, **columns)
         shown.learn(events.Published(PassId(1, batch * 10 + partition), tentative))
 
+    recorder.add(Kind.JOINED, nodes=1)  # before the failure: no return
     publish(4, 0, False, 1.0)
+    recorder.add(Kind.LOST, nodes=2)
     shown.learn(events.NodesLost(("a", "b")))
     publish(5, 0, True, 0.5)
     publish(5, 1, False, 1.0)
     publish(6, 0, True, 0.25)
+    recorder.add(Kind.JOINED, nodes=1)
     shown.learn(events.NodesJoined((Node("c"),)))
     publish(5, 0, False, 1.0)
+    publish(6, 1, False, 1.0)  # what was missing until then showed nothing
     publish(5, 2, False, 1.0)
     assert shown.rows()["page"].to_list() == [0, 0, 1, 0]
-    assert stated(recorder.of(Kind.SHOWN), "jams", range(5, 8), 2) == [0.75, 0.125, 0.0]
+    assert stated(while_missing(recorder), "jams", range(5, 8), 2) == [0.75, 0.125, 0.0]
 
 
 def test_the_failure_lies_between_the_last_accurate_batch_and_the_first_node_that_returns() -> None:
