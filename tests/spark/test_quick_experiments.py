@@ -1,4 +1,4 @@
-"""Experiments that measure on a cluster, at their smallest, most of them on one that they share."""
+"""Experiments that measure on a cluster, at their smallest, on one that all of them share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tenax_lab.registry import run_experiment
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def quick(name: str, out: Path, session: Session | None = None) -> Result:
-    """A quick run that has observed and said all that it must, on four nodes or on a cluster of its own."""
+def quick(name: str, out: Path, session: Session) -> Result:
+    """A quick run that has observed and said all that it must."""
     progress = Watched()
     result = run_experiment(name, out=out, quick=True, progress=progress, session=session, nodes=4)
     check_run(result, progress, out)
@@ -61,8 +61,8 @@ def test_half_of_the_replicas_show_tentative_outputs(tmp_path: Path, four: Sessi
     assert half["replayed"] >= 4
 
 
-def test_tentative_results_are_as_good_as_predicted_with_what_is_declared(tmp_path: Path) -> None:
-    rows = {row["algorithm"]: row for row in table_rows(quick("tentative-quality", tmp_path), "Predicted")}
+def test_tentative_results_are_as_good_as_predicted_with_what_is_declared(tmp_path: Path, four: Session) -> None:
+    rows = {row["algorithm"]: row for row in table_rows(quick("tentative-quality", tmp_path, four), "Predicted")}
     assert set(rows) == {STRUCTURE_AWARE, FOR_COMPLETENESS, MOST_COMPLETE}
     assert 0 < rows[STRUCTURE_AWARE]["accuracy"] < 1
     for row in rows.values():
