@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,7 @@ def test_ranks_are_shared_by_equal_values() -> None:
     assert quality.rank_correlation([1, 1], [1, 2]) is None
 
 
+@cache
 def recorded() -> pl.DataFrame:
     """A run in which every window is as accurate as fidelity says."""
     rows: list[lab.Row] = []
