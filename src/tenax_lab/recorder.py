@@ -184,9 +184,11 @@ class RunRecorder(Recorder):
                 )
             case events.Published():
                 asked = self._asked.pop((str(event.pass_id), event.tentative), None)
+                seen_s = self.now_s  # the parts of a publication are there together
                 for part in asked.parts if asked is not None else ():
                     self.add(
                         Kind.SHOWN,
+                        at_s=seen_s,
                         output=part.task.operator,
                         partition=part.task.index,
                         first=part.first,

@@ -14,9 +14,17 @@ import polars as pl
 import pytest
 from observing import rows_of
 
+from tenax.control import events
+from tenax.control.coordinator import Coordinator
+from tenax.control.instructions import Part, Publish
+from tenax.control.versions import PassId
+from tenax.model.graph import TaskGraph
+from tenax.model.settings import Settings
+from tenax.model.tasks import Task
 from tenax_lab import failover, lab
 from tenax_lab.failover_measures import APPEARED, OUTCOME, OUTCOME_COLUMNS, SHOWN, Period, Shown, SideRun, percentile
 from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.recorder import Kind, RunRecorder
 from tenax_lab.sides.failover_files import Scenario, Seconds, SinkLog, committed_rows, newest_second
 from tenax_lab.sides.failover_structured import BACKEND, EXECUTOR_ID, executors
 from tenax_lab.sides.inputs import Shape, write_inputs
@@ -219,3 +227,17 @@ def test_only_executors_of_this_process_are_hit() -> None:
         process.kill()
         process.communicate()
     assert executors() == {}
+
+
+def test_all_partitions_of_a_publication_are_seen_at_one_moment() -> None:
+    application = failover.application(Path("nowhere"), partitions=2)
+    graph = TaskGraph(application.topology)
+    recorder, coordinator = RunRecorder(graph), Coordinator(graph, Settings())
+    parts = tuple(Part(Task(failover.OUTPUT, index), 1, 1, 1.0) for index in range(2))
+    recorder.handled(coordinator, events.Woken(0), [Publish(PassId(1, 1), parts, False, 1)])
+    recorder.handled(coordinator, events.Published(PassId(1, 1), False), [])
+    seen = recorder.of(Kind.SHOWN)
+    assert seen["partition"].to_list() == [0, 1]
+    assert seen["at_s"].n_unique() == 1
+    rows = list(failover.shown(seen, {1: 1}, partitions=2))
+    assert [(row["final"], row["tentative_part"]) for row in rows] == [(1.0, 0.0)]
