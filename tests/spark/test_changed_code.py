@@ -27,8 +27,6 @@ from tenax.model.settings import Bounds, Settings
 from tenax.store.checkpoints import Manifests, ValidCheckpoint
 from tenax.store.events import read_events
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROWS, BATCH_ROWS, LAST = 4_500, 500, 9
 KEYS = 4
 DEADLINE_S = 120.0

@@ -35,7 +35,6 @@ from tenax.examples import app_path
 from tenax.model.protection import Protection
 from tenax.model.settings import Settings
 
-pytestmark = pytest.mark.xdist_group("spark")
 LONG = pytest.mark.long  # runs in `make chaos`
 
 NODES, RACKS = 4, 2

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from spark.runs import Watcher, example, settings
 
 from tenax.chaos.corruption import STORE, Campaign
 from tenax.engine.driver import Driver
 from tenax.engine.session import Session
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 BATCH = settings(500, checkpoint_every=4)
 TRIALS = 8

@@ -27,8 +27,6 @@ from tenax.model.settings import Settings
 from tenax.store import records
 from tenax.store.events import read_events
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 START = datetime(2024, 1, 1)
 DEADLINE_S = 300.0
 SETTINGS = FEW.but(batch="100ms", checkpoint_every=4)

@@ -17,8 +17,6 @@ import tenax as tx
 from tenax.api.results import in_order
 from tenax.engine.session import Session
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @dataclass(frozen=True)
 class Case:

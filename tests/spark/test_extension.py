@@ -25,8 +25,6 @@ from tenax.chaos.settings import CHAOS
 from tenax.control.instructions import Outcome
 from tenax.engine.session import Session
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 EXTENSION = Path(__file__).parents[2] / "examples" / "extension"
 ROWS, BATCH_ROWS = 6_000, 200
 

@@ -26,7 +26,6 @@ from tenax.model.settings import Settings
 from tenax.store import records
 from tenax.store.events import read_events
 
-pytestmark = pytest.mark.xdist_group("spark")
 ship(sys.modules[__name__])
 
 ROWS, BATCH_ROWS = 4_000, 500

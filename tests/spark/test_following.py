@@ -27,8 +27,6 @@ from tenax.model.tasks import Task
 from tenax.operators.keys import owners, split
 from tenax.store.events import read_events
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 BATCHES, EVEN_BATCHES, BATCH_ROWS, TASKS = 40, 12, 400, 4
 
 

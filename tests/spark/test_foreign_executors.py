@@ -8,12 +8,9 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tenax.engine.processes import children
 from tenax.engine.session import Session
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 SECRET = "_SPARK_AUTH_SECRET"

@@ -9,10 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.xdist_group("spark")
-
 SOURCES = Path(__file__).parents[2] / "src"
 DEADLINE_S = 400.0
 

@@ -31,8 +31,6 @@ from tenax.engine.processes import workers_of
 from tenax.engine.session import Session
 from tenax.model.settings import ClusterSettings
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROWS, RATE, BATCH_ROWS = 8_000, 1_000, 200
 DEADLINE_S = 120.0
 POLL_S = 0.05

@@ -26,7 +26,6 @@ from tenax.engine.scratch import MARK
 from tenax.engine.session import SCRATCH, Session
 from tenax.store import journal
 
-pytestmark = pytest.mark.xdist_group("spark")
 LONG = pytest.mark.long  # runs in `make chaos`
 
 

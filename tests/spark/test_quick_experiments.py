@@ -14,8 +14,6 @@ from tenax_lab.findings import Result
 from tenax_lab.loads.judged_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 from tenax_lab.registry import run_experiment
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def quick(name: str, out: Path, session: Session) -> Result:
     """A quick run that has observed and said all that it must."""

@@ -12,8 +12,6 @@ from spark.runs import finish, settings
 
 from tenax.engine.session import Session
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.mark.parametrize("seed", [1, 3, 5, 17])
 def test_a_random_topology_gives_what_one_computation_over_all_rows_gives(

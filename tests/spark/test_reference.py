@@ -22,8 +22,6 @@ from tenax.connectors.workloads import TrafficLocations
 from tenax.engine.session import Session
 from tenax.store.records import Json
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROWS, BATCH_ROWS = 2_400, 400
 TRIAL = Trial(CHAOS.but(nodes=2, racks=None, batch="50ms", max_rows=BATCH_ROWS))
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
-import pytest
 from pyspark.sql import SparkSession
 from spark.oracles import top_pages
 from spark.runs import example, finish, settings, whole_input
 
 from tenax.engine.session import Session
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_polars_spark_and_duckdb_read_the_folder_of_a_finished_run_alike(cluster: Session, tmp_path: Path) -> None:

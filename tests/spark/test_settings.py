@@ -14,8 +14,6 @@ from tenax.model.settings import Settings
 from tenax.store import journal
 from tenax.store.events import newest_event
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROWS = 1_200
 FILE = """
 [batches]

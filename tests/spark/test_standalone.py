@@ -14,15 +14,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
-import pytest
 from spark.oracles import SECOND_US, assert_equal, windowed
 from spark.runs import committed
 
 from tenax.connectors.generators import Pace
 from tenax.connectors.workloads import elements
 from tenax.engine.virtual_machine import own_spark_home
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS = 6_000
 DEADLINE_S = 240.0

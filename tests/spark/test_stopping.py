@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from spark.runs import committed
 
 from tenax.cli.stopping import INTERRUPTED, SAME_S
@@ -23,8 +22,6 @@ from tenax.engine.processes import marked
 from tenax.engine.scratch import MARK
 from tenax.engine.session import SCRATCH
 from tenax.engine.virtual_machine import LOG
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "tenax"
 DEADLINE_S = 240.0

@@ -23,8 +23,6 @@ from tenax.model.settings import Settings
 from tenax.store import journal
 from tenax.store.checkpoints import Manifests
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROWS, BATCH_ROWS = 12_000, 500
 AWAY_S = 1.5
 BATCH = settings(BATCH_ROWS, checkpoint_every=4)

@@ -20,8 +20,6 @@ from tenax.store import records
 from tenax.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint
 from tenax.store.events import read_events
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 # sources (2) --> select (2) --> o1 (1) --> o2 (1) --> o3 (1) --> o4 (1) --> tree (1)
 ROWS, SENSORS = 16_000, 8
 # A pass waits until the one before is published: so a run that is asked to stop then has done exactly that much.

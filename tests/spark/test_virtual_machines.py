@@ -7,13 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tenax.engine import virtual_machine
 from tenax.engine.processes import marked
 from tenax.engine.scratch import MARK
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 SOURCES = Path(__file__).parents[2] / "src"
 TENAX = [sys.executable, "-c", "from tenax.cli.main import main; main()"]

@@ -15,8 +15,6 @@ import polars as pl
 import pytest
 from spark.runs import committed
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src")
 DEADLINE_S = 240.0

@@ -47,7 +47,7 @@ class Progress(Observer):
         self.batches = max(self.batches, last)
         if time.monotonic() >= self._said_s + SAY_EVERY_S:
             self._said_s = time.monotonic()
-            self.said(f"{self.batches:,} batches, {self.rows:,} rows")
+            self.said(f"{self.batches:,} batch{'es' * (self.batches != 1)}, {self.rows:,} rows")
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
         """Remember what the code of a user did when it raised."""

@@ -46,7 +46,8 @@ class RunResult:
     store: Path | None = None
 
     def __str__(self) -> str:
-        return f"{self.outcome}: {self.batches:,} batches, {self.rows:,} rows in {self.seconds:.1f} s"
+        batches = f"{self.batches:,} batch{'es' * (self.batches != 1)}"
+        return f"{self.outcome}: {batches}, {self.rows:,} rows in {self.seconds:.1f} s"
 
 
 def run(

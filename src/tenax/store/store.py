@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenax.control.state import KEPT_CHECKPOINTS
 from tenax.errors import DamagedStore, EpochLost, StoreFailed, UnsuitableStore
 from tenax.store import durable, journal, records
 from tenax.store.checkpoints import Checkpoint, Manifests, NoCheckpoint, ValidCheckpoint
@@ -18,7 +19,6 @@ from tenax.store.journal import Journal
 from tenax.store.records import Json, JsonObject
 
 FORMAT = 6
-KEPT_CHECKPOINTS = 2
 ABOUT = "store.json"
 CHANGES = "changes"  # the folder of the log of other topologies that were admitted
 MAX_CLAIMS = 1_000  # drivers that start at the very same moment
