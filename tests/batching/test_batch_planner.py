@@ -45,7 +45,7 @@ def test_an_attempt_that_failed_halfway_is_gone_on_with(tmp_path: Path) -> None:
     planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), 0.0)
     with pytest.raises(StoreFailed):
         planner.log(1, 10, threading.Event())
-    assert planner.log(1, 10, threading.Event()) == BatchesLogged(1, 4, ended=True)
+    assert planner.log(1, 10, threading.Event()) == BatchesLogged(1, 4, ended=True, rows=ROWS, caught_up=True)
     assert [batch.number for batch in store.batches] == [1, 2, 3, 4]
     store.close()
 

@@ -76,6 +76,7 @@ class BatchPlanner:
         self._interval_s = interval_s
         self._batches = {logged.number: _from_record(logged) for logged in store.batches}
         self._due_s = time.monotonic()
+        self._has_more = True
         self._known_s: dict[int, float] = {}
         self._idleness = Idleness(application)
         self._drain_us = int(time.time() * MICROSECONDS) if drain else None
@@ -108,11 +109,15 @@ class BatchPlanner:
         """When the ranges of a batch were known, on the monotonic clock; it is not known of an earlier driver's."""
         return self._known_s.pop(number, None)
 
-    def log(self, first: int, count: int, stop: threading.Event) -> events.BatchesLogged | None:
+    def log(
+        self, first: int, count: int, stop: threading.Event, rows: int | None = None
+    ) -> events.BatchesLogged | None:
         """Log at least one batch from `first` on, as soon as there is one; None if the run stops meanwhile.
 
-        What an earlier attempt has logged before it failed counts.
+        What an earlier attempt has logged before it failed counts. A batch takes at most so many `rows` of a source.
         """
+        if rows is not None:
+            self._limits = replace(self._limits, rows=rows)
         last = max(first - 1, min(self.logged, first + count - 1))
         while last < first + count - 1:
             batch = self._plan(last + 1)
@@ -122,12 +127,16 @@ class BatchPlanner:
                 self._known_s[batch.number] = time.monotonic()
                 last = batch.number
                 if batch.ended:
-                    return events.BatchesLogged(first, last, ended=True)
+                    return self._answer(first, last, ended=True)
             elif batch.ended or last >= first:
-                return events.BatchesLogged(first, last, ended=batch.ended)
+                return self._answer(first, last, ended=batch.ended)
             elif stop.wait(POLL_S):
                 return None
-        return events.BatchesLogged(first, last)
+        return self._answer(first, last)
+
+    def _answer(self, first: int, last: int, *, ended: bool = False) -> events.BatchesLogged:
+        rows = sum(self._batches[number].rows for number in range(first, last + 1))
+        return events.BatchesLogged(first, last, ended, rows, caught_up=not self._has_more)
 
     def renew(self, checkpoint: int, bound: int) -> Forgotten | None:
         """Hold what was logged against what the sources have now; for a driver that starts.
@@ -207,8 +216,8 @@ class BatchPlanner:
         if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
             return NothingNew()
         self._tell_idle(idle)
-        behind = any(plan.rows >= self._limits.rows for plan in planned.values())
-        self._due_s = time.monotonic() if behind else max(self._due_s + self._interval_s, time.monotonic())
+        self._has_more = any(plan.has_more(self._limits) for plan in planned.values())
+        self._due_s = time.monotonic() if self._has_more else max(self._due_s + self._interval_s, time.monotonic())
         ranges = {
             name: planned[name].ranges
             if name in planned

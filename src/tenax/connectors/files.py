@@ -191,9 +191,9 @@ class FileSource(Source):
         stated = position is None and self.stated is not None
         if progress.schema is None or (not progress.rows and len(progress.seen) == before and not stated):
             return NothingNew(ended)
-        return self._planned(progress, ended)
+        return self._planned(progress, ended, more=not exhausted)
 
-    def _planned(self, progress: Progress, ended: bool) -> Planned:
+    def _planned(self, progress: Progress, ended: bool, *, more: bool) -> Planned:
         until_us = self.times.until(progress.now_us)
         ranges = tuple(
             {"schema": progress.schema, "pieces": pieces, "until_us": until_us} for pieces in progress.pieces
@@ -201,7 +201,7 @@ class FileSource(Source):
         quiet = tuple(partition for partition, pieces in enumerate(progress.pieces) if not pieces)
         complete = self.bounded and not progress.unseen
         done = tuple(p for p in quiet if complete and progress.current[p] is None)
-        return Planned(ranges, _position(progress, complete), progress.rows, ended, quiet, done)
+        return Planned(ranges, _position(progress, complete), progress.rows, ended, quiet, done, more)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
         """The pieces of a range, one after the other."""

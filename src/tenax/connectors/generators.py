@@ -96,7 +96,7 @@ class Generator(Source):
             return NothingNew(ended=first >= total)
         ranges = tuple([first + (partition - first) % partitions, end, partitions] for partition in range(partitions))
         quiet = tuple(partition for partition, planned in enumerate(ranges) if not range(*planned))
-        return Planned(ranges, [end, began_us], end - first, ended=end >= total, quiet=quiet)
+        return Planned(ranges, [end, began_us], end - first, ended=end >= total, quiet=quiet, more=end < there)
 
     def schema(self) -> pl.Schema | None:
         """That of no rows, unless a generator has costly tables and says it itself."""

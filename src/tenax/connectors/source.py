@@ -37,6 +37,8 @@ class Planned:
     - `ranges` has plain data for each partition; `position` is where the next plan goes on. Both belong in the log.
     - `rows` is an estimate; `ended` says that nothing will ever follow.
     - `quiet` partitions get no rows in this batch; those that are `done` will get none any more.
+    - `more` says whether the source has rows beyond this batch already; where it does not say, it is taken to have
+      more if the batch has as many rows as it may.
     """
 
     ranges: tuple[Json, ...]
@@ -45,6 +47,11 @@ class Planned:
     ended: bool = False
     quiet: tuple[int, ...] = ()
     done: tuple[int, ...] = ()
+    more: bool | None = None
+
+    def has_more(self, limits: Limits) -> bool:
+        """Whether there is more than this batch takes."""
+        return self.rows >= limits.rows if self.more is None else self.more
 
 
 @dataclass(frozen=True, slots=True)

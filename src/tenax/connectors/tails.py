@@ -104,7 +104,7 @@ class TailSource(FileSource):
         stated = position is None and self.stated is not None
         if progress.schema is None or (not progress.rows and set(tails) == known and not stated):
             return NothingNew(ended)
-        planned = self._planned(progress, ended)
+        planned = self._planned(progress, ended, more=bool(more))
         after: Json = {
             "tails": [tails[name].to_data() for name in sorted(tails)],
             "schema": progress.schema,

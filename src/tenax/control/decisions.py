@@ -255,7 +255,8 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     due = state.checkpoints.due
     if due is None or due.newest_batch > state.final:
         return state, None
-    order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults))
+    load = state.load if state.load.batches else None
+    order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults), load)
     return replace(state, checkpoints=replace(state.checkpoints, due=None, storing=due)), order
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
+from tenax.control.load import Load
 from tenax.control.recovery.failures import PassFailure
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
@@ -21,6 +22,7 @@ class Started:
     - `checkpoint` is the newest complete and readable one, none if there is none.
     - Batches up to `logged` are in the batch log; `published` has the newest committed final batch of every task that
       has results.
+    - `load` is what an earlier driver had measured when it stored that checkpoint.
     """
 
     epoch: int
@@ -28,6 +30,7 @@ class Started:
     checkpoint: Cut | None
     logged: int
     published: Mapping[Task, int]
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,16 @@ class BatchesLogged:
 
     - At least one batch, at most as many as were asked for.
     - `ended` says that no batch will follow; only then may the range be empty (`last` = `first` − 1).
+    - They have so many `rows`, and were known so long after the driver began; after a batch that `caught_up` no source
+      had more.
     """
 
     first: int
     last: int
     ended: bool = False
+    rows: int = 0
+    at_s: float = 0.0
+    caught_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,9 @@ class LoggingFailed:
 class TaskReport:
     """What one step did in a pass: the version that it made, and the node it is on.
 
-    That version can be rebuilt by stepping the initial state from batch `rebuild_from` on; 0 if it cannot.
+    - That version can be rebuilt by stepping the initial state from batch `rebuild_from` on; 0 if it cannot.
+    - It was stepped in a `level` of the pass, was `busy_s` by the clock, and `restore_s` to read its start from the
+      store before that.
     """
 
     version: Version
@@ -74,15 +84,19 @@ class TaskReport:
     busy_s: float = 0.0
     rows_out: int = 0
     rebuild_from: int = 0
+    state_bytes: int = 0
+    level: int = 0
+    restore_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PassFinished:
-    """A pass is through, with one report per step, so long after the driver began."""
+    """A pass is through, with one report per step, so long after the driver began; it took so many `seconds`."""
 
     pass_id: PassId
     reports: tuple[TaskReport, ...]
     at_s: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

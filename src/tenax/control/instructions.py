@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenax.control.copies import Role
+from tenax.control.load import Load
 from tenax.control.notices import Notice
 from tenax.control.versions import Cut, PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
@@ -21,13 +22,15 @@ from tenax.planning.rates import Rows
 class LogBatches:
     """Ask the sources for the next ranges and write them to the batch log. Answer: BatchesLogged, LoggingFailed.
 
-    At least one batch, as soon as there is one; up to `count` if the rows are there already.
+    At least one batch, as soon as there is one; up to `count` if the rows are there already. A batch takes at most
+    `rows` of a source; None means as many as the settings say.
     """
 
     first: int
     count: int
     attempt: int
     pause_s: float = 0.0
+    rows: int | None = None
 
 
 class PassKind(StrEnum):
@@ -137,7 +140,8 @@ class Publish:
 class StoreCheckpoint:
     """Upload these versions and the outputs beside them from these nodes, the manifest of the cut last.
 
-    What else the cut needs is in the store since earlier checkpoints. Answer: CheckpointStored, CheckpointFailed.
+    What else the cut needs is in the store since earlier checkpoints. The load is noted with it, once it was measured.
+    Answer: CheckpointStored, CheckpointFailed.
     """
 
     cut: Cut
@@ -145,6 +149,7 @@ class StoreCheckpoint:
     nodes: tuple[str, ...]
     attempt: int
     pause_s: float = 0.0
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True)

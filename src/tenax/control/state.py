@@ -1,4 +1,4 @@
-"""What the coordinator knows of a run: one frozen value, in five records."""
+"""What the coordinator knows of a run: one frozen value, in six records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tenax.control.copies import TaskState
 from tenax.control.instructions import Decided, Part, PassKind, Step, Stop, Trim
+from tenax.control.load import Load
 from tenax.control.versions import Cut, PassId, RestorePoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
@@ -258,6 +259,7 @@ class RunState:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     placement: Placing = field(default_factory=Placing)
     failures: Failures = field(default_factory=Failures)
+    load: Load = field(default_factory=Load)
     pending: tuple[Decided, ...] = ()
     wrap_up: Stop | None = None
     stop: Stop | None = None

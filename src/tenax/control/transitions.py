@@ -40,6 +40,7 @@ from tenax.control.instructions import (
     Stop,
 )
 from tenax.control.learned import Ignored, Learned, failed
+from tenax.control.load import LEFT_OUT, MEMORY, measured, restored
 from tenax.control.placement.assignment import place_replicas
 from tenax.control.placement.balancing import begin_moves
 from tenax.control.placement.following import counted, planning_failed, replicas_planned
@@ -68,7 +69,7 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
         case Started():
             return _started(run, state, event)
         case BatchesLogged():
-            return _batches_logged(state, event)
+            return _batches_logged(run, state, event)
         case LoggingFailed():
             return _logging_failed(run, state, event)
         case PassFinished():
@@ -114,6 +115,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
+        load=event.load or state.load,
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
@@ -160,7 +162,7 @@ def _wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collectio
     return None
 
 
-def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
+def _batches_logged(run: Run, state: RunState, event: BatchesLogged) -> Learned:
     asked = state.logs.logging
     if asked is None or asked.first != event.first:
         return Ignored("these batches were not asked for, or are known")
@@ -171,8 +173,11 @@ def _batches_logged(state: RunState, event: BatchesLogged) -> Learned:
             f"a driver logs {fewest} to {asked.count} batches from {asked.first} on, found through {event.last}: "
             "correct the driver",
         )
+    arrival = state.load.arrival.logged(event, MEMORY * run.settings.batches.batch_s)
     return replace(
-        state, logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0)
+        state,
+        logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0),
+        load=replace(state.load, arrival=arrival),
     )
 
 
@@ -227,11 +232,22 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
             failures=replace(state.failures, overdue=overdue),
         )
         state = counted(run, state, event.reports, running.last - running.first + 1)
+        state = _measured(run, state, event, running)
         if state.outage is not None:
             state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
     else:
+        state = replace(state, load=restored(state.load, event.reports))
         state = _closer(run, replace(state, passes=replace(state.passes, round=None, round_attempt=1, round_faults=0)))
     return settle(run, state)
+
+
+def _measured(run: Run, state: RunState, event: PassFinished, running: Running) -> RunState:
+    """What a live pass tells of the load, if no task is missing."""
+    if state.outage is not None:
+        return replace(state, load=replace(restored(state.load, event.reports), left_out=LEFT_OUT))
+    homes = tuple(None if task.primary is None else task.primary.node for task in state.tasks)
+    batches = running.last - running.first + 1
+    return replace(state, load=measured(state.load, run.graph, homes, event, batches))
 
 
 def _paced(state: RunState, at_s: float, batches: int) -> RunState:

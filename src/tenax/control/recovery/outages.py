@@ -19,6 +19,7 @@ from tenax.control.instructions import (
     Stop,
     Wake,
 )
+from tenax.control.load import LEFT_OUT
 from tenax.control.notices import ReplicaPromoted
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
@@ -62,6 +63,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
                 alert=state.failures.alert or (correlated and run.protection.backups is Backups.ADAPTIVE),
             ),
             placement=replace(state.placement, due=True),
+            load=replace(state.load, left_out=LEFT_OUT),
         )
     )
     begins = state.outage is None

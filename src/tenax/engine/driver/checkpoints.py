@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from tenax.application.application import Application
 from tenax.control import events
 from tenax.control.instructions import StoreCheckpoint
+from tenax.control.load import LOAD
 from tenax.control.versions import RebuildPoint
 from tenax.engine.driver.jobs import JobRunner, Uploaded, group_of
 from tenax.engine.driver.membership import Membership
@@ -69,6 +70,8 @@ class Checkpoints:
         store = self._run.store
         positions = self._run.planner.batch(cut.newest_batch).positions
         notes = {**cuts.to_record(cut), **self._run.ordering.notes(cut), NOTED: len(store.changes)}
+        if instruction.load is not None:
+            notes[LOAD] = instruction.load.to_data()
         store.commit_checkpoint(Checkpoint(cut.number, store.epoch, segments, positions, notes, cut.oldest_batch))
         self._run.ordering.keep(cut, segments)
         held = _bytes(part for parts in files.values() for part in parts)

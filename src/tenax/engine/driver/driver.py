@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 from tenax.application.application import Application, check_rebuilt
@@ -248,7 +249,8 @@ class Driver:
             case instructions.LogBatches() if self.settings.start.replay:
                 return events.BatchesLogged(instruction.first, instruction.first - 1, ended=True)
             case instructions.LogBatches():
-                return self.planner.log(instruction.first, instruction.count, self._stopping)
+                logged = self.planner.log(instruction.first, instruction.count, self._stopping, instruction.rows)
+                return None if logged is None else replace(logged, at_s=time.monotonic() - self._began_s)
             case instructions.RunPass():
                 return self._passes.carry_out(instruction)
             case instructions.Publish():
@@ -291,4 +293,4 @@ class Driver:
     def _started(self) -> events.Started:
         nodes = self._membership.first_nodes(lambda: self._stop_asked)
         logged, published = self.planner.logged, dict(self.publisher.published)
-        return events.Started(self.store.epoch, nodes, self._taken.checkpoint, logged, published)
+        return events.Started(self.store.epoch, nodes, self._taken.checkpoint, logged, published, self._taken.load)

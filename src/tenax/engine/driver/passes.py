@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tenax.application.application import Application
@@ -97,10 +98,12 @@ class Passes:
         of_steps = [report for report in reports if (self.graph.task(report.task), names[report.node]) in asked]
         if instruction.kind is PassKind.LIVE:
             self.observer.passed(instruction.first, instruction.last, of_steps, time.perf_counter() - started)
-        answers = tuple(self._answer(instruction, names[report.node], report) for report in of_steps)
-        return events.PassFinished(instruction.pass_id, answers, time.monotonic() - self.began_s)
+        levels = {operator: number for number, level in enumerate(order.layout.levels) for operator in level}
+        answers = tuple(self._answer(instruction, names[report.node], report, levels) for report in of_steps)
+        seconds = time.perf_counter() - started
+        return events.PassFinished(instruction.pass_id, answers, time.monotonic() - self.began_s, seconds)
 
-    def _answer(self, instruction: RunPass, node: str, report: Report) -> events.TaskReport:
+    def _answer(self, instruction: RunPass, node: str, report: Report, levels: Mapping[int, int]) -> events.TaskReport:
         """What the coordinator hears of the report of a step."""
         return events.TaskReport(
             Version(self.graph.task(report.task), instruction.last, instruction.pass_id),
@@ -111,4 +114,7 @@ class Passes:
             busy_s=report.seconds,
             rows_out=report.rows_out,
             rebuild_from=report.rebuild_from,
+            state_bytes=report.state_bytes,
+            level=levels[int(self.graph.operator_of[report.task])],
+            restore_s=report.restore_s,
         )

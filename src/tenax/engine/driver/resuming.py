@@ -9,6 +9,7 @@ from tenax.application.application import Application
 from tenax.application.rehearsal import logged_positions, with_known_schemas
 from tenax.batching.batches import BatchPlanner
 from tenax.connectors.source import Limits
+from tenax.control.load import LOAD, Load
 from tenax.control.versions import Cut
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.publishing import Publisher
@@ -28,7 +29,8 @@ from tenax.takeover.verification import note_outputs
 class TakenOver:
     """A store that belongs to a driver, and where its run stands; no `checkpoint` if it begins at the beginning.
 
-    The `application` has the schemas that the run goes on with.
+    With it comes the `load` that had been measured by then, if any. The `application` has the schemas that the run
+    goes on with.
     """
 
     application: Application
@@ -38,6 +40,7 @@ class TakenOver:
     ordering: Ordering
     checkpoint: Cut | None
     run_id: str
+    load: Load | None
 
 
 def take_over(
@@ -65,12 +68,12 @@ def take_over(
     ordering = Ordering(application, graph, planner, run_id)
     planner.follow(ordering.newest_event_times)
     _tell_results(store, publisher, observer)
-    checkpoint = _restored(graph, store, publisher, ordering, changes, observer)
+    checkpoint, load = _restored(graph, store, publisher, ordering, changes, observer)
     _record(changes, store, checkpoint, publisher, observer)
     _renew(store, planner, publisher, checkpoint, observer)
     application = with_known_schemas(application, planner.positions)  # of batches that are planned anew, as it is now
     ordering.schemas = application.schemas
-    return TakenOver(application, store, publisher, planner, ordering, checkpoint, run_id)
+    return TakenOver(application, store, publisher, planner, ordering, checkpoint, run_id, load)
 
 
 def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
@@ -83,8 +86,8 @@ def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> Non
 
 def _restored(
     graph: TaskGraph, store: Store, publisher: Publisher, ordering: Ordering, changes: Changes, observer: Observer
-) -> Cut | None:
-    """The checkpoint that the run goes on from: the newest that is whole, and older than any result that is lost."""
+) -> tuple[Cut | None, Load | None]:
+    """The newest checkpoint that is whole, and older than any result that is lost; with the load noted there."""
     final = publisher.final
     newest = store.newest_valid(fits=(lambda checkpoint: newest_batch(checkpoint) <= final) if publisher.owed else None)
     for damage in newest.damage:
@@ -94,7 +97,7 @@ def _restored(
     changes.check_way_back(store.folder, checkpoint, newest.damage)
     store.set_aside(0 if checkpoint is None else checkpoint.number)
     if checkpoint is None:
-        return None
+        return None, None
     notes = records.mapping(checkpoint.notes)
     cut = cuts.from_record(checkpoint.number, notes)
     cut, segments = changes.applied(cut, checkpoint.segments, graph.tasks(range(len(graph))))
@@ -104,7 +107,7 @@ def _restored(
         {task: [int(str(time_us)) for time_us in records.items(times)] for task, times in highest_us.items()},
     )
     ordering.keep(cut, segments)
-    return cut
+    return cut, Load.from_data(records.mapping(notes[LOAD])) if LOAD in notes else None
 
 
 def _record(changes: Changes, store: Store, checkpoint: Cut | None, publisher: Publisher, observer: Observer) -> None:

@@ -96,10 +96,10 @@ class States:
         return self._remember(Held(version, state, index))
 
     def save(self, version: Version, before: Index, state: State) -> int:
-        """Write a new version of a task; returns the bytes written."""
-        index, written = write_version(self.folder(version.task), version, before, state)
+        """Write a new version of a task; returns the bytes of all its segments."""
+        index = write_version(self.folder(version.task), version, before, state)[0]
         self._remember(Held(version, state, index))
-        return written
+        return sum(segment.length for segment in index.values())
 
     def retained_parts(self, task: Task, spans: Iterable[Span], known: Mapping[str, StoredSegment]) -> list[Part]:
         """Retained outputs that lie beside a version."""

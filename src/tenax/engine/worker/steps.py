@@ -66,6 +66,7 @@ class Work:
     retained_bytes: int = 0
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
+    restore_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +219,17 @@ class Worker:
         computation = self.computations[self.graph.operator_of[step.task]]
         if computation.stateless:
             return Work(step, Held(step.start, {}, {}), highest_us=[step.highest_us])
-        return Work(step, self.states.load(step.start, step.restored, computation.initial()))
+        started = time.perf_counter()
+        held = self.states.load(step.start, step.restored, computation.initial())
+        return Work(step, held, restore_s=0.0 if step.restored is None else time.perf_counter() - started)
 
     def _finish(self, order: Order, work: Work) -> Report:
         task = work.order.task
         computation = self.computations[self.graph.operator_of[task]]
         version = Version(self.graph.task(task), order.last, order.pass_id)
+        state_bytes = 0
         if not computation.stateless:
-            self.states.save(version, work.held.index, work.held.state)
+            state_bytes = self.states.save(version, work.held.index, work.held.state)
         if _is_time_to_trim(order):
             self._trim(order, task)
         return Report(
@@ -246,6 +250,8 @@ class Worker:
             cpu_s=work.cpu_s,
             retaining_cpu_s=work.retaining_cpu_s,
             late_rows=tuple(work.late),
+            restore_s=work.restore_s,
+            state_bytes=state_bytes,
         )
 
     def _step(self, level: Level, task: int, batch: int) -> None:
