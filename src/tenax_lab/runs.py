@@ -13,6 +13,7 @@ from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault
 from tenax.control.instructions import Outcome
+from tenax.control.run import Place
 from tenax.engine.driver import Driver
 from tenax.engine.protection import Protected
 from tenax.errors import ClusterFailed
@@ -38,6 +39,7 @@ def run(
     ends_after: int | None = None,
     stopped: bool = False,
     by_task: bool = False,
+    place: Place | None = None,
     prepare: Callable[[RunRecorder, Driver, Path], None] = lambda _recorder, _driver, _folder: None,
 ) -> RunRecorder:
     """Run to the end on the bench's cluster; an end that is not good is an error: its measurements would mean nothing.
@@ -45,6 +47,7 @@ def run(
     - Results go to a folder of the trial's own, `folder / RESULTS / <output>`.
     - `ends_after` asks for the end when so many batches are final, of a source that has none; `stopped` says that what
       `prepare` has set up does so.
+    - `place` says where tasks begin; without it they are spread as in any run.
     - `judged` lets the oracle say whether final results are those of a run without failures, to the byte (`exact`).
     """
     settings = settings.but(heartbeat=heartbeat, keep_batches=settings.batches.keep_batches or judged)
@@ -52,7 +55,8 @@ def run(
     settings = settings.but(nodes=bench.nodes)
     folder = bench.folder()
     recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
-    driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session, plan)
+    chaotic = with_results_in(application, folder / RESULTS)
+    driver = Driver(chaotic, folder / STORE, settings, recorder, session, plan, place)
     recorder.driver, recorder.folder = driver, folder
     if ends_after is not None:
         last_wanted = ends_after
