@@ -23,13 +23,12 @@ from tenax_lab.loads.layered import Load, Places, layered
 from tenax_lab.query_recovery_measures import MOMENT, OUTCOME, QUERY, RecoveryWatch, over_time, recovery_rows
 from tenax_lab.recorder import RunRecorder
 from tenax_lab.report import curves, median, met, ratios, spread, table, value, values, yes_no
-from tenax_lab.runs import run
+from tenax_lab.runs import ends_rows, run
 
 DENSITY, CENTRIC, BLOCKING, BEST = "best-density", "operator-centric", "blocking", "best case"
 SIDES = (DENSITY, CENTRIC, BLOCKING, BEST)
 TOP, BOTTOM = "top", "bottom"
 GOAL_RATIO = 0.9
-STARTS_S = 4.0  # of rows until the first result
 EVERY_S = 1.0  # of pictures
 POOL = 4  # nodes beside the others: as many as a machine with two cores bears
 
@@ -47,7 +46,8 @@ class RecoveryPlan(Plan[Case]):
     """Aggregates on `hosts`, each with `slots` for tasks; one more node has the source and the parser.
 
     - Hosts are killed `kill_after_s` after the first result; the first comes back `away_s` later, the others one by
-      one every `gap_s`. Rows come for `tail_s` after that, and the run ends when all their results are final.
+      one every `gap_s`. Rows come for `tail_s` after that, and the run ends when all their results are final. The best
+      case, where none comes back, lasts as long.
     - A `pool` of nodes is there as well; all sides but the best case lose it right after the start.
     """
 
@@ -70,10 +70,6 @@ class RecoveryPlan(Plan[Case]):
     def window_s(self, case: Case) -> float:
         """So long after the kill queries are measured, on every side."""
         return self.away_s + (case.killed - 1) * self.gap_s + self.tail_s
-
-    def rows_s(self, case: Case) -> float:
-        """For so long rows come."""
-        return STARTS_S + self.kill_after_s + self.window_s(case)
 
     def faults(self, graph: TaskGraph, case: Case, side: str) -> tuple[Fault, ...]:
         """What happens to the nodes."""
@@ -117,12 +113,14 @@ def _tasks(tasks: list[Task]) -> str:
 
 def measure(bench: Bench, plan: RecoveryPlan, trial: Trial[Case]) -> Iterator[Row]:
     """Kill the hosts of a case, and follow the queries until all are back; every round draws other priorities."""
-    application = layered(bench.seed + trial.round, plan.load, plan.rows_s(trial.case))
+    end = bench.folder("end")
+    application = layered(bench.seed + trial.round, plan.load, end)
     faults = plan.faults(TaskGraph(application.topology), trial.case, trial.side)
     watches: list[RecoveryWatch] = []
 
     def begin(recorder: RunRecorder, _driver: Driver, _folder: Path) -> None:
         watches.append(RecoveryWatch(recorder))
+        ends_rows(recorder, end, len(faults), plan.tail_s if trial.side != BEST else plan.window_s(trial.case))
 
     recorder = run(
         bench,

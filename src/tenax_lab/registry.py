@@ -42,6 +42,8 @@ EXPERIMENTS = (
     Entry("query-recovery",
           "Queries through the loss of nodes whose capacity is missed, by what recovery goes",
           "Su, Zhou 2021, Figures 11 to 14"),
+    Entry("repeated-losses", "Latency through losses that follow each other: source replay and checkpoints",
+          "Su, Zhou 2021, Figure 9"),
     Entry("planner-scale", "Time and size that the planners reach",
           "Li et al. 2017, Table III, and the costs that the papers state"),
     Entry("peers", "Throughput, latency and memory against Structured Streaming",

@@ -10,8 +10,10 @@ import polars as pl
 from tenax.application.application import Application
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
+from tenax.chaos.record import What
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault
+from tenax.control import events
 from tenax.control.instructions import Outcome
 from tenax.control.run import Place
 from tenax.engine.driver import Driver
@@ -69,6 +71,17 @@ def run(
         recorder.verdict = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes)
         recorder.exact = recorder.verdict.held
     return recorder
+
+
+def ends_rows(recorder: RunRecorder, end: Path, faults: int, after_s: float) -> None:
+    """Make a file so long after the last of so many faults: a source that watches for it ends then."""
+
+    def look(_: events.Event) -> None:
+        made = [moment.at_s for moment in recorder.moments if moment.what is What.FAULT]
+        if len(made) >= faults and recorder.now_s > made[-1] + after_s:
+            end.touch()
+
+    recorder.after_event.append(look)
 
 
 def rows_per_s(recorder: RunRecorder, warmup: int) -> float:

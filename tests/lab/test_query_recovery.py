@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from tenax.chaos.record import Moment, What
+from tenax.connectors.source import Limits, NothingNew, Planned
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.errors import ClusterFailed, Infeasible
@@ -66,10 +69,15 @@ def test_an_aggregate_sends_half_of_its_rows_and_its_state_counts_all() -> None:
     assert second.rows["count"].to_list() == [6, 6]
 
 
-def test_rows_come_for_as_long_as_they_are_measured() -> None:
-    source = layered(1, Load(100, 0), FULL.rows_s(Case(TOP, 2))).sources["source"]
-    assert source.bounded
-    assert FULL.rows_s(Case(TOP, 2)) > FULL.kill_after_s + FULL.window_s(Case(TOP, 2))
+def test_rows_come_until_they_are_ended(tmp_path: Path) -> None:
+    source = layered(1, Load(100, 0), tmp_path / "end").sources["source"]
+    first = source.plan(None, 1, Limits(1_000), 0)
+    assert isinstance(first, Planned)
+    more = source.plan(first.position, 1, Limits(1_000), 2_000_000)
+    assert isinstance(more, Planned)
+    assert (more.rows, more.ended) == (200, False)
+    (tmp_path / "end").touch()
+    assert source.plan(more.position, 1, Limits(1_000), 4_000_000) == NothingNew(ended=True)
 
 
 def test_the_optimum_grows_with_the_room_up_to_all_that_was_lost() -> None:

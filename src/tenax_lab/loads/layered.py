@@ -23,6 +23,7 @@ from tenax.application.application import Application
 from tenax.application.schemas import with_schemas
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
+from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.workloads import elements
 from tenax.errors import Infeasible
 from tenax.examples import example_path
@@ -34,6 +35,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Output, Topology
 from tenax.operators.computation import Computation, State, StepInput, StepOutput
 from tenax.operators.stateless import Select, Stateless
+from tenax.store.records import Json
 
 EXAMPLE = "hashtag-aggregates"
 SOURCE, PARSER = "source", "parser"
@@ -83,19 +85,15 @@ class Waiting(Computation):
         return StepOutput({f"counts/{given.batch}": pl.DataFrame({"count": counts})}, emitted)
 
 
-def layered_topology(seed: int) -> Topology:
-    """The fifteen queries, each with a priority of 1 to 10 that is drawn by the seed."""
+def layered_topology(seed: int, queries: int = QUERIES) -> Topology:
+    """The first so many queries, each with a priority of 1 to 10 that is drawn by the seed."""
     dice = Random(seed)
     known = read_topology(example_path(EXAMPLE))
-    return Topology(
-        known.name,
-        tuple(
-            operator
-            if operator.output is None
-            else replace(operator, output=Output(float(dice.randint(1, HIGHEST_PRIORITY))))
-            for operator in known.operators
-        ),
-    )
+    others = tuple(operator for operator in known.operators if operator.output is None)
+    chosen = [operator for operator in known.operators if operator.output is not None][:queries]
+    priorities = [Output(float(dice.randint(1, HIGHEST_PRIORITY))) for _ in chosen]
+    outputs = (replace(operator, output=output) for operator, output in zip(chosen, priorities, strict=True))
+    return Topology(known.name, (*others, *outputs))
 
 
 def aggregates(topology: Topology) -> tuple[str, ...]:
@@ -103,11 +101,37 @@ def aggregates(topology: Topology) -> tuple[str, ...]:
     return tuple(operator.name for operator in topology.operators if operator.output is not None)
 
 
-def layered(seed: int, load: Load, seconds: float) -> Application:
-    """The queries over rows of so many seconds; the run says where results go."""
-    topology = layered_topology(seed)
+class UntilEnded(Source):
+    """Rows that come as the clock goes, until a file is there: then the source has ended.
+
+    However slow a machine is, what is to happen meanwhile can happen before that.
+    """
+
+    def __init__(self, seed: int, rate: int, end: Path) -> None:
+        self._rows = elements(seed, rate, pace=Pace(paced=True, idle_after=None))
+        self._end = end
+        self.time, self.lateness_us, self.bounded = self._rows.time, self._rows.lateness_us, False
+
+    def schema(self) -> pl.Schema | None:
+        """That of elements."""
+        return self._rows.schema()
+
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
+        """The rows that have come since, unless it has ended."""
+        if position is not None and self._end.exists():
+            return NothingNew(ended=True)
+        return self._rows.plan(position, partitions, limits, now_us)
+
+    def read(self, partition: int, planned: Json) -> pl.DataFrame:
+        """The rows of a range."""
+        return self._rows.read(partition, planned)
+
+
+def layered(seed: int, load: Load, end: Path, queries: int = QUERIES) -> Application:
+    """The first so many queries over rows that come until a file is there; the run says where results go."""
+    topology = layered_topology(seed, queries)
     names = aggregates(topology)
-    rows = elements(seed, load.rate, pace=Pace(rows=round(load.rate * seconds), paced=True))
+    rows = UntilEnded(seed, load.rate, end)
     parser = Stateless((Select(((pl.col("sequence") % KEYS).alias("key"),)),))
     computations: dict[str, Computation] = {PARSER: parser, **{name: Waiting(load.wait_us) for name in names}}
     sinks = {name: parquet(Path(name)) for name in names}
