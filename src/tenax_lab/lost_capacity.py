@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,6 @@ from tenax.application.schemas import with_schemas
 from tenax.chaos.record import What
 from tenax.chaos.schedule import Fault, Kind, Unit, When
 from tenax.connectors.parquet import parquet
-from tenax.control import events
 from tenax.engine.driver import Driver
 from tenax.engine.queries import AVAILABLE
 from tenax.model.cluster import Node
@@ -26,14 +25,15 @@ from tenax.model.settings import Settings
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.pictures.figures import Panel
 from tenax.store.records import Json
+from tenax_lab.arrivals import HEADROOM, Arrivals
 from tenax_lab.findings import Claim, Findings
 from tenax_lab.lab import WHAT, Bench, Experiment, Plan, Row, Trial
-from tenax_lab.loads.layered import KEYS, Load, UntilEnded, Waiting
+from tenax_lab.loads.layered import KEYS, Load, Tap, TappedRows, Waiting
 from tenax_lab.processes import run_side
 from tenax_lab.recorder import Kind as Observed
 from tenax_lab.recorder import RunRecorder
 from tenax_lab.report import curves, median, table, values, yes_no
-from tenax_lab.runs import ends_rows, run
+from tenax_lab.runs import run, tapped
 from tenax_lab.sides.waiting_structured import OUTCOME, SECOND
 
 LIMITED, EAGER, STRUCTURED = "Tenax", "Tenax, without a limit", "Structured Streaming"
@@ -90,29 +90,25 @@ class CapacityPlan(Plan[Case]):
             nodes=self.nodes,
             slots=self.slots if side == LIMITED else None,
             batch=timedelta(seconds=self.batch_s),
-            max_rows=round(self.load.rate * self.batch_s),
+            max_rows=round(HEADROOM * self.load.rate * self.batch_s),
         )
 
 
-def application(seed: int, plan: CapacityPlan, end: Path) -> Application:
+def application(seed: int, plan: CapacityPlan, tap: Tap) -> Application:
     """Rows counted by partition, each a query: source tasks cost nothing, for they go on anywhere."""
     inputs = (Input(SOURCE, Partitioning.ONE_TO_ONE),)
     topology = Topology(
         "waiting",
         (Operator(SOURCE, plan.tasks, cost=0.0), Operator(COUNTS, plan.tasks, inputs, output=Output())),
     )
-    sources = {SOURCE: Keyed(seed, plan.load.rate, end)}
+    sources = {SOURCE: Keyed(seed, plan.load.rate, tap)}
     return with_schemas(
         Application(topology, sources, {COUNTS: Waiting(plan.load.wait_us)}, {COUNTS: parquet(Path(COUNTS))})
     )
 
 
-class Keyed(UntilEnded):
+class Keyed(TappedRows):
     """Rows with a key."""
-
-    def schema(self) -> pl.Schema | None:
-        """That of its rows."""
-        return self.read(0, [0, 0, 1]).schema
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a range."""
@@ -148,36 +144,31 @@ def measure(bench: Bench, plan: CapacityPlan, trial: Trial[Case]) -> Iterator[Ro
         yield from seconds
         yield {**outcome(seconds, away_s), "exact": None}
         return
-    end = bench.folder("end")
+    tap = Tap(bench.folder("tap"))
     faults = plan.faults(trial.case)
-    logged: dict[int, float] = {}
+    arrivals: list[Arrivals] = []
 
     def begin(recorder: RunRecorder, _driver: Driver, _folder: Path) -> None:
-        def learn(event: events.Event) -> None:
-            if isinstance(event, events.BatchesLogged):
-                logged.update(dict.fromkeys(range(event.first, event.last + 1), recorder.now_s))
+        arrivals.append(Arrivals(recorder, plan.load.rate))
+        tapped(recorder, tap, len(faults), plan.tail_s)
 
-        recorder.after_event.append(learn)
-        ends_rows(recorder, end, len(faults), plan.tail_s)
-
-    app = application(bench.seed, plan, end)
+    app = application(bench.seed, plan, tap)
     how = plan.settings(trial.side)
     recorder = run(bench, app, how, faults=faults, judged=True, place=places, prepare=begin)
     killed, returned = (moment.at_s for moment in recorder.moments if moment.what is What.FAULT)
-    seconds = list(latencies(recorder, logged, plan.batch_s, killed))
+    seconds = list(latencies(recorder, arrivals[0].came_s, killed))
     yield from seconds
     yield {**outcome(seconds, returned - killed), "exact": recorder.exact}
 
 
-def latencies(recorder: RunRecorder, logged: dict[int, float], batch_s: float, killed_s: float) -> Iterator[Row]:
-    """How late the final results of every batch and query were; rows of a batch came an interval after the last."""
-    began_s = min(at_s - batch * batch_s for batch, at_s in logged.items())
+def latencies(recorder: RunRecorder, came_s: Mapping[int, float], killed_s: float) -> Iterator[Row]:
+    """How late the final results of every batch and query were, from when its rows came."""
     shown = recorder.of(Observed.SHOWN).filter(~pl.col("tentative"))
     for at_s, partition, first, last in shown.select("at_s", "partition", "first", "last").iter_rows():
         for batch in range(first, last + 1):
-            came_s = began_s + batch * batch_s
-            latency_s = max(0.0, at_s - came_s)
-            yield {WHAT: SECOND, "after_s": came_s - killed_s, "latency_s": latency_s, "partition": partition}
+            if batch in came_s:
+                after_s, latency_s = came_s[batch] - killed_s, max(0.0, at_s - came_s[batch])
+                yield {WHAT: SECOND, "after_s": after_s, "latency_s": latency_s, "partition": partition}
 
 
 def outcome(seconds: Sequence[Row], away_s: float) -> Row:

@@ -17,13 +17,14 @@ from tenax.model.protection import Outputs, Protection, Recovery
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.pictures.figures import Panel, Reference
+from tenax_lab.arrivals import HEADROOM
 from tenax_lab.findings import Claim, Findings
 from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
-from tenax_lab.loads.layered import Load, Places, layered
+from tenax_lab.loads.layered import Load, Places, Tap, layered
 from tenax_lab.query_recovery_measures import MOMENT, OUTCOME, QUERY, RecoveryWatch, over_time, recovery_rows
 from tenax_lab.recorder import RunRecorder
 from tenax_lab.report import curves, median, met, ratios, spread, table, value, values, yes_no
-from tenax_lab.runs import ends_rows, run
+from tenax_lab.runs import run, tapped
 
 DENSITY, CENTRIC, BLOCKING, BEST = "best-density", "operator-centric", "blocking", "best case"
 SIDES = (DENSITY, CENTRIC, BLOCKING, BEST)
@@ -54,10 +55,10 @@ class RecoveryPlan(Plan[Case]):
     hosts: int = 8
     pool: int = 0
     slots: int = 3
-    load: Load = field(default_factory=lambda: Load(100, 750))
+    load: Load = field(default_factory=lambda: Load(100, 500))
     batch_s: float = 2.0
     checkpoint_s: float = 10.0
-    kill_after_s: float = 40.0
+    kill_after_s: float = 30.0
     away_s: float = 8.0
     gap_s: float = 6.0
     tail_s: float = 24.0
@@ -103,7 +104,7 @@ class RecoveryPlan(Plan[Case]):
             racks=self.nodes,
             slots=self.slots,
             batch=timedelta(seconds=self.batch_s),
-            max_rows=round(self.load.rate * self.batch_s),
+            max_rows=round(HEADROOM * self.load.rate * self.batch_s),
         )
 
 
@@ -113,14 +114,14 @@ def _tasks(tasks: list[Task]) -> str:
 
 def measure(bench: Bench, plan: RecoveryPlan, trial: Trial[Case]) -> Iterator[Row]:
     """Kill the hosts of a case, and follow the queries until all are back; every round draws other priorities."""
-    end = bench.folder("end")
-    application = layered(bench.seed + trial.round, plan.load, end)
+    tap = Tap(bench.folder("tap"))
+    application = layered(bench.seed + trial.round, plan.load, tap)
     faults = plan.faults(TaskGraph(application.topology), trial.case, trial.side)
     watches: list[RecoveryWatch] = []
 
     def begin(recorder: RunRecorder, _driver: Driver, _folder: Path) -> None:
         watches.append(RecoveryWatch(recorder))
-        ends_rows(recorder, end, len(faults), plan.tail_s if trial.side != BEST else plan.window_s(trial.case))
+        tapped(recorder, tap, len(faults), plan.tail_s if trial.side != BEST else plan.window_s(trial.case))
 
     recorder = run(
         bench,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -11,19 +11,19 @@ import polars as pl
 
 from tenax.chaos.record import What
 from tenax.chaos.schedule import Fault, Kind, Unit, When
-from tenax.control import events
 from tenax.engine.driver import Driver
 from tenax.errors import ClusterFailed
 from tenax.model.protection import Protection, Recovery
 from tenax.model.settings import Settings
 from tenax.pictures.figures import Panel
+from tenax_lab.arrivals import HEADROOM, Arrivals
 from tenax_lab.findings import Claim, Findings
 from tenax_lab.lab import WHAT, Bench, Experiment, Plan, Row, Trial
-from tenax_lab.loads.layered import Load, layered
+from tenax_lab.loads.layered import Load, Tap, layered
 from tenax_lab.recorder import Kind as Observed
 from tenax_lab.recorder import RunRecorder
 from tenax_lab.report import claim_of_ratios, curves, median, ratios, table, value, yes_no
-from tenax_lab.runs import SELDOM, ends_rows, run
+from tenax_lab.runs import SELDOM, run, tapped
 
 REPLAY, CHECKPOINTS = "source replay", "checkpoints"
 SIDES = (REPLAY, CHECKPOINTS)
@@ -68,7 +68,7 @@ class RepeatedPlan(Plan[Case]):
         return Settings(protection=protection).but(
             nodes=self.nodes,
             batch=timedelta(seconds=self.batch_s),
-            max_rows=round(self.load.rate * self.batch_s),
+            max_rows=round(HEADROOM * self.load.rate * self.batch_s),
             max_batches_per_pass=8,
             max_batches_ahead=17,
             max_unpublished=17,
@@ -77,46 +77,36 @@ class RepeatedPlan(Plan[Case]):
 
 def measure(bench: Bench, plan: RepeatedPlan, trial: Trial[Case]) -> Iterator[Row]:
     """Run through the kills, and tell how late the results of every batch were."""
-    end = bench.folder("end")
-    application = layered(bench.seed, plan.load, end, QUERIES)
+    tap = Tap(bench.folder("tap"))
+    application = layered(bench.seed, plan.load, tap, QUERIES)
     faults = plan.faults(trial.case)
-    logged: dict[int, float] = {}
+    arrivals: list[Arrivals] = []
 
     def begin(recorder: RunRecorder, _driver: Driver, _folder: Path) -> None:
-        def learn(event: events.Event) -> None:
-            if isinstance(event, events.BatchesLogged):
-                logged.update(dict.fromkeys(range(event.first, event.last + 1), recorder.now_s))
-
-        recorder.after_event.append(learn)
-        ends_rows(recorder, end, len(faults), plan.tail_s)
+        arrivals.append(Arrivals(recorder, plan.load.rate))
+        tapped(recorder, tap, len(faults), plan.tail_s)
 
     recorder = run(bench, application, plan.settings(trial.side), faults=faults, judged=True, prepare=begin)
-    yield from latency_rows(recorder, logged, plan.batch_s)
+    yield from latency_rows(recorder, arrivals[0].came_s)
 
 
-def latency_rows(recorder: RunRecorder, logged: dict[int, float], batch_s: float) -> Iterator[Row]:
-    """How late the final results of every batch were; times of rows are counted from the first kill.
-
-    Rows come as the clock goes, so those of a batch were there an interval after those of the last, also if nobody
-    asked for them: the earliest batch by that reckoning has set the clock.
-    """
+def latency_rows(recorder: RunRecorder, came_s: Mapping[int, float]) -> Iterator[Row]:
+    """How late the final results of every batch were, from when its rows came; that is counted from the first kill."""
     kills = [moment.at_s for moment in recorder.moments if moment.what is What.FAULT]
-    if not kills or not logged:
-        raise ClusterFailed("nodes are killed while batches come, found none of either: see spark.log")
-    began_s = min(at_s - batch * batch_s for batch, at_s in logged.items())
+    if not kills:
+        raise ClusterFailed("nodes are killed while batches come, found none that were: see spark.log")
     shown = recorder.of(Observed.SHOWN).filter(~pl.col("tentative"))
     final: dict[int, float] = {}
     for at_s, first, last in shown.select("at_s", "first", "last").iter_rows():
-        final.update({batch: max(at_s, final.get(batch, 0.0)) for batch in range(first, last + 1)})
-    latencies = {batch: at_s - began_s - batch * batch_s for batch, at_s in final.items()}
+        final.update({batch: max(at_s, final.get(batch, 0.0)) for batch in range(first, last + 1) if batch in came_s})
+    latencies = {batch: max(0.0, at_s - came_s[batch]) for batch, at_s in final.items()}
     for batch, latency_s in sorted(latencies.items()):
-        after_s = began_s + batch * batch_s - kills[0]
-        yield {WHAT: BATCH, "after_s": after_s, "latency_s": max(0.0, latency_s)}
+        yield {WHAT: BATCH, "after_s": came_s[batch] - kills[0], "latency_s": latency_s}
     before = [latency for batch, latency in latencies.items() if final[batch] < kills[0]]
     rounds = recorder.of(Observed.ROUND)
     yield {
         WHAT: OUTCOME,
-        "usual_s": max(0.0, median(before)),
+        "usual_s": median(before) if before else None,
         "highest_s": max(latency for batch, latency in latencies.items() if final[batch] >= kills[0]),
         "replayed": 0 if rounds.is_empty() else int(value(rounds, (pl.col("last") - pl.col("first") + 1).sum())),
         "exact": recorder.exact,

@@ -23,6 +23,7 @@ from tenax.model.durations import Span
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax_lab.lab import Bench
+from tenax_lab.loads.layered import Tap
 from tenax_lab.recorder import Kind, RunRecorder
 
 PATIENT = "60s"  # where nothing fails, a node on a busy machine must not pass for one that hangs
@@ -73,13 +74,14 @@ def run(
     return recorder
 
 
-def ends_rows(recorder: RunRecorder, end: Path, faults: int, after_s: float) -> None:
-    """Make a file so long after the last of so many faults: a source that watches for it ends then."""
+def tapped(recorder: RunRecorder, tap: Tap, faults: int, after_s: float) -> None:
+    """Open a tap of rows when the first results are final, and close it so long after the last of so many faults."""
+    recorder.after_publication.append(lambda _: tap.open())
 
     def look(_: events.Event) -> None:
         made = [moment.at_s for moment in recorder.moments if moment.what is What.FAULT]
         if len(made) >= faults and recorder.now_s > made[-1] + after_s:
-            end.touch()
+            tap.close()
 
     recorder.after_event.append(look)
 

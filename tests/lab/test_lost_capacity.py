@@ -9,6 +9,7 @@ import pytest
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax_lab.lab import Row, frame
+from tenax_lab.loads.layered import Tap
 from tenax_lab.lost_capacity import EACH, EAGER, EXPERIMENT, LIMITED, SIDES, STRUCTURED, application, outcome, places
 from tenax_lab.sides.waiting_structured import latencies
 
@@ -16,7 +17,7 @@ FULL = EXPERIMENT.full
 
 
 def test_every_node_has_as_many_queries_and_room_for_a_few_more(tmp_path: Path) -> None:
-    graph = TaskGraph(application(1, FULL, tmp_path / "end").topology)
+    graph = TaskGraph(application(1, FULL, Tap(tmp_path / "tap")).topology)
     nodes = [Node(f"n{number}", slots=FULL.slots) for number in range(FULL.nodes)]
     homes = list(places(graph, nodes).primaries.values())
     assert {name: homes.count(name) for name in homes} == dict.fromkeys(homes, 4)  # two queries and their sources

@@ -18,7 +18,7 @@ from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.operators.computation import StepInput
 from tenax_lab.lab import Row, frame
-from tenax_lab.loads.layered import Load, Places, Waiting, layered, layered_topology
+from tenax_lab.loads.layered import Load, Places, Tap, Waiting, layered, layered_topology
 from tenax_lab.query_recovery import BEST, BLOCKING, BOTTOM, CENTRIC, DENSITY, EXPERIMENT, SIDES, TOP, Case
 from tenax_lab.query_recovery_measures import RecoveryWatch, kill_times, optimum, over_time, recovery_rows
 from tenax_lab.recorder import Kind, RunRecorder
@@ -50,7 +50,7 @@ def test_the_top_is_what_all_queries_need_and_the_bottom_what_only_the_last_ones
 def test_only_the_best_case_keeps_its_pool_and_needs_no_node_to_return() -> None:
     faults = FULL.faults(GRAPH, Case(TOP, 4), DENSITY)
     assert [str(fault) for fault in faults[: FULL.pool]] == [f"--kill rack{rack}@1b" for rack in (10, 11, 12, 13)]
-    assert [str(fault.when) for fault in faults[FULL.pool + 1 :]] == ["48s", "54s", "60s", "66s"]
+    assert [str(fault.when) for fault in faults[FULL.pool + 1 :]] == ["38s", "44s", "50s", "56s"]
     assert len(FULL.faults(GRAPH, Case(TOP, 4), BEST)) == 1
 
 
@@ -69,15 +69,20 @@ def test_an_aggregate_sends_half_of_its_rows_and_its_state_counts_all() -> None:
     assert second.rows["count"].to_list() == [6, 6]
 
 
-def test_rows_come_until_they_are_ended(tmp_path: Path) -> None:
-    source = layered(1, Load(100, 0), tmp_path / "end").sources["source"]
-    first = source.plan(None, 1, Limits(1_000), 0)
-    assert isinstance(first, Planned)
-    more = source.plan(first.position, 1, Limits(1_000), 2_000_000)
+def test_rows_come_by_the_clock_from_when_their_tap_is_opened_until_it_is_closed(tmp_path: Path) -> None:
+    tap, limits = Tap(tmp_path / "tap"), Limits(1_000)
+    source = layered(1, Load(100, 0), tap).sources["source"]
+    warm = source.plan(None, 1, limits, 1_000_000)
+    assert isinstance(warm, Planned)
+    assert source.plan(warm.position, 1, limits, 9_000_000) == NothingNew()
+    tap.open()
+    opened = source.plan(warm.position, 1, limits, 10_000_000)
+    assert isinstance(opened, Planned)
+    more = source.plan(opened.position, 1, limits, 12_000_000)
     assert isinstance(more, Planned)
-    assert (more.rows, more.ended) == (200, False)
-    (tmp_path / "end").touch()
-    assert source.plan(more.position, 1, Limits(1_000), 4_000_000) == NothingNew(ended=True)
+    assert (warm.rows, opened.rows, more.rows) == (101, 1, 200)
+    tap.close()
+    assert source.plan(more.position, 1, limits, 14_000_000) == NothingNew(ended=True)
 
 
 def test_the_optimum_grows_with_the_room_up_to_all_that_was_lost() -> None:

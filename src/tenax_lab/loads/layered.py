@@ -36,6 +36,7 @@ from tenax.model.topology import Output, Topology
 from tenax.operators.computation import Computation, State, StepInput, StepOutput
 from tenax.operators.stateless import Select, Stateless
 from tenax.store.records import Json
+from tenax_lab.loads.tree import two_numbers
 
 EXAMPLE = "hashtag-aggregates"
 SOURCE, PARSER = "source", "parser"
@@ -44,6 +45,7 @@ HIGHEST_PRIORITY = 10
 KEYS = 50
 SENT = 2  # one row in so many goes on: two inputs together give as many rows as the first aggregates get
 MICROSECONDS = 1_000_000
+NOT_YET = -1  # when the clock of rows began: their tap is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,37 +103,75 @@ def aggregates(topology: Topology) -> tuple[str, ...]:
     return tuple(operator.name for operator in topology.operators if operator.output is not None)
 
 
-class UntilEnded(Source):
-    """Rows that come as the clock goes, until a file is there: then the source has ended.
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """Rows come from when it is opened until it is closed: two files, which the source looks for."""
 
-    However slow a machine is, what is to happen meanwhile can happen before that.
+    folder: Path
+
+    def open(self) -> None:
+        """Let rows come, as the clock goes from now on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "open").touch()
+
+    def close(self) -> None:
+        """Let the source end."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "closed").touch()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows come."""
+        return (self.folder / "open").exists()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more rows come."""
+        return (self.folder / "closed").exists()
+
+
+class TappedRows(Source):
+    """Elements that come as the clock goes while a tap is open; a first second of them is there before.
+
+    - With the first second a run warms up: what takes long on a busy machine is over before others come, and leaves
+      nothing to catch up with.
+    - However slow a machine is, what is to happen to a run happens before its rows end.
     """
 
-    def __init__(self, seed: int, rate: int, end: Path) -> None:
+    def __init__(self, seed: int, rate: int, tap: Tap) -> None:
+        self._rate, self._tap = rate, tap
         self._rows = elements(seed, rate, pace=Pace(paced=True, idle_after=None))
-        self._end = end
         self.time, self.lateness_us, self.bounded = self._rows.time, self._rows.lateness_us, False
 
     def schema(self) -> pl.Schema | None:
-        """That of elements."""
-        return self._rows.schema()
+        """That of its rows."""
+        return self.read(0, [0, 0, 1]).schema
 
     def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:
-        """The rows that have come since, unless it has ended."""
-        if position is not None and self._end.exists():
+        """The rows that have come since."""
+        if position is None:
+            warm = self._rows.plan([0, now_us - MICROSECONDS], partitions, limits, now_us)
+            assert isinstance(warm, Planned)
+            return replace(warm, position=[warm.rows, NOT_YET], more=False)
+        if self._tap.is_closed:
             return NothingNew(ended=True)
-        return self._rows.plan(position, partitions, limits, now_us)
+        if not self._tap.is_open:
+            return NothingNew()
+        first, began_us = two_numbers(position)
+        if began_us == NOT_YET:
+            began_us = now_us - first * MICROSECONDS // self._rate
+        return self._rows.plan([first, began_us], partitions, limits, now_us)
 
     def read(self, partition: int, planned: Json) -> pl.DataFrame:
         """The rows of a range."""
         return self._rows.read(partition, planned)
 
 
-def layered(seed: int, load: Load, end: Path, queries: int = QUERIES) -> Application:
-    """The first so many queries over rows that come until a file is there; the run says where results go."""
+def layered(seed: int, load: Load, tap: Tap, queries: int = QUERIES) -> Application:
+    """The first so many queries over rows that come while a tap is open; the run says where results go."""
     topology = layered_topology(seed, queries)
     names = aggregates(topology)
-    rows = UntilEnded(seed, load.rate, end)
+    rows = TappedRows(seed, load.rate, tap)
     parser = Stateless((Select(((pl.col("sequence") % KEYS).alias("key"),)),))
     computations: dict[str, Computation] = {PARSER: parser, **{name: Waiting(load.wait_us) for name in names}}
     sinks = {name: parquet(Path(name)) for name in names}
