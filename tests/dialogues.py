@@ -67,6 +67,8 @@ SETTINGS = Settings.of(
     max_attempts=2,
     max_batches_per_round=2,
     cutover_lag=1,
+    nodes=6,
+    max_nodes=20,
 )
 
 
@@ -239,8 +241,8 @@ def lines(each: Decided) -> list[str]:
             return [f"promote {each.task} {each.node}"]
         case RecoveryBegun():
             homes = ", ".join(f"{task} {node}" for task, node in each.homes.items())
-            waiting = f"; waiting: {_names(each.waiting)}" if each.waiting else ""
-            return [f"recover {homes}; queries: {_names(each.queries)}{waiting}"]
+            waiting = f"; waiting: {_names(each.waiting)}, {each.reason}" if each.waiting else ""
+            return [f"recover {homes or 'nothing'}; queries: {_names(each.queries)}{waiting}"]
         case RolledBack():
             return [f"roll back to {each.number}: {each.reason}"]
         case PlanReplicas():

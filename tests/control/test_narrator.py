@@ -47,7 +47,7 @@ SENTENCES: dict[Happening, str | None] = {
     PlanningFailed(20, "no time"): "no plan of replicas by batch 20: no time",
     StopRequested(): "the run is to end: asked to",
     EpochLost(7): "a newer driver, of epoch 7, owns the store",
-    RequestNodes(2): "2 more nodes asked for",
+    RequestNodes(total=6, count=2): "2 more nodes asked for",
     Stop(Outcome.FINISHED, "the sources have ended", resumable=False): "stop, finished: the sources have ended",
     ReplicaPromoted(B, "x-2"): "the replica of b[0] on node 2 takes over",
     RolledBack(4, "batches 5 to 6 did not pass"): "all tasks go back to checkpoint 4: batches 5 to 6 did not pass",

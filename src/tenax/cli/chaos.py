@@ -94,7 +94,7 @@ def chaos_command(
     arguments = name_values(options or [])
     application = load_application(file, arguments)  # mistakes are told now, not by a child
     settings = given.over(replace(CHAOS, protection=application.protection)).but(master=None, keep_batches=True)
-    nodes, racks = settings.cluster.nodes, settings.cluster.racks
+    nodes, racks = settings.cluster.executors, settings.cluster.racks
     schedule += random_schedule(seed, nodes, racks or 1, within) if random else ()
     check(schedule, nodes, racks)
     check_tasks(schedule, TaskGraph(application.topology))

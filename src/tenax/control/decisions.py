@@ -21,11 +21,12 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
 )
-from tenax.control.placement.assignment import place_lost
+from tenax.control.placement.assignment import place_lost, request_nodes
 from tenax.control.placement.balancing import change_places
 from tenax.control.placement.following import plan_replicas, retire
 from tenax.control.recovery.outages import settle
 from tenax.control.recovery.pauses import pause_s
+from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
@@ -69,7 +70,7 @@ def _place(run: Run, state: RunState) -> Decision:
     if not state.placement.due:
         return state, None
     state, placed = place_lost(run, replace(state, placement=replace(state.placement, due=False)))
-    return settle(run, state), placed
+    return with_blocking(run, settle(run, state)), placed
 
 
 def _publish(_run: Run, state: RunState) -> Decision:
@@ -123,6 +124,7 @@ def _pauses(run: Run, state: RunState, now: Standing) -> bool:
     return (
         cutover
         or run.protection.recovery is Recovery.BLOCKING
+        or state.outage.blocks
         or state.outage.stalled >= run.protection.patience
         or state.outage.bytes > run.protection.max_outage_bytes
     )
@@ -291,6 +293,7 @@ def _is_over(run: Run, state: RunState) -> bool:
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _place,
+    request_nodes,
     retire,  # before the next pass: it steps in none that runs
     change_places,
     _publish,  # before the next pass: results are what people wait for

@@ -170,9 +170,10 @@ class PlanReplicas:
 
 @dataclass(frozen=True, slots=True)
 class RequestNodes:
-    """Ask the cluster for more nodes, if it can give any; they are reported as NodesJoined."""
+    """Ask the cluster for `count` nodes more, so that there are `total`; those that come are NodesJoined."""
 
     count: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)

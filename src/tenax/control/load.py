@@ -56,8 +56,10 @@ class Arrival:
         came = replace(self, rows=self.rows + event.rows)
         if not event.caught_up:
             return came
-        if self.since_s is None or event.at_s <= self.since_s:
-            return replace(came, since_s=event.at_s if self.since_s is None else self.since_s)
+        if self.since_s is None:
+            return replace(came, since_s=event.at_s, rows=0)
+        if event.at_s <= self.since_s:
+            return came
         lasted_s = event.at_s - self.since_s
         rate = came.rows / lasted_s
         if self.rows_per_s is not None:

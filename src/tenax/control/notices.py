@@ -21,11 +21,12 @@ class ReplicaPromoted:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryBegun:
-    """Lost tasks have got nodes, in the order of the queries that they serve; those that wait have none yet."""
+    """Lost tasks have got nodes, so that these queries come back; those that wait have none yet, for this reason."""
 
     homes: Mapping[Task, str]
     queries: tuple[Task, ...]
     waiting: tuple[Task, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

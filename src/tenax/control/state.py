@@ -94,6 +94,7 @@ class Outage:
     - `lag` is how many batches the furthest missing task was behind the live passes when the last round since a loss
       ended, `stalled` in how many rounds in a row that was no less than before.
     - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
+    - `blocks` says that live passes pause until all are back, where the run decides that by itself.
     """
 
     number: int
@@ -101,6 +102,7 @@ class Outage:
     lag: int | None = None
     stalled: int = 0
     holding: bool = False
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class Placing:
     - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
       `plan_request` is the batch up to which that is being done.
     - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
+    - `waiting` are the lost tasks that found no room when rows came at this `rate`; `requested` is how many nodes there
+      should be, as far as the cluster was asked for more.
     """
 
     due: bool = False
@@ -217,6 +221,9 @@ class Placing:
     plan_request: int | None = None
     counts: Counts | None = None
     measured: Rows | None = None
+    waiting: tuple[Task, ...] = ()
+    rate: float | None = None
+    requested: int = 0
 
 
 @dataclass(frozen=True, slots=True)

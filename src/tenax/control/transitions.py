@@ -40,9 +40,10 @@ from tenax.control.instructions import (
     Stop,
 )
 from tenax.control.learned import Ignored, Learned, failed
-from tenax.control.load import LEFT_OUT, MEMORY, measured, restored
-from tenax.control.placement.assignment import place_replicas
-from tenax.control.placement.balancing import begin_moves
+from tenax.control.load import LEFT_OUT, MEMORY, Arrival, measured, restored
+from tenax.control.placement.assignment import LESS, place_replicas
+from tenax.control.placement.balancing import begin_moves, first_places
+from tenax.control.placement.capacity import Capacity, in_use, yields
 from tenax.control.placement.following import counted, planning_failed, replicas_planned
 from tenax.control.recovery.failed_passes import pass_failed
 from tenax.control.recovery.failures import (
@@ -120,16 +121,21 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
         return failed(state, wrong)
+    capacity = Capacity(run, state)
     try:
-        placement = run.place(run.graph, event.nodes)
+        homes = first_places(run, capacity, in_use(run, state)).primaries
     except TenaxError as error:
-        return failed(state, str(error))
+        if not capacity.is_measured or any(node.slots is not None for node in event.nodes):
+            return failed(state, str(error))
+        homes = {}  # by what an earlier driver has measured there is not room for all: the best queries come first
+        state = replace(state, placement=replace(state.placement, due=True))
     tasks = tuple(
-        TaskState(point, Copy(placement.primaries[point.task], point, stored=True), rebuild_points=known)
+        TaskState(point, Copy(homes[point.task], point, stored=True) if homes else None, rebuild_points=known)
         for point, known in zip(_at_start(run, checkpoint), known_rebuild_points(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
-    if state.outage is not None:  # some are stored at older batches: nothing goes on before they have caught up
+    if lag(state, standing(run, state)):  # some are stored at older batches: nothing goes on before they have caught up
+        assert state.outage is not None
         state = state.with_outage(replace(state.outage, stalled=run.protection.patience))
     return state
 
@@ -178,7 +184,14 @@ def _batches_logged(run: Run, state: RunState, event: BatchesLogged) -> Learned:
         state,
         logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0),
         load=replace(state.load, arrival=arrival),
+        placement=replace(state.placement, due=state.placement.due or _slower(state, arrival)),
     )
+
+
+def _slower(state: RunState, arrival: Arrival) -> bool:
+    """Whether rows come so much slower than when tasks found no room that they may find some now."""
+    before, now = state.placement.rate, arrival.rows_per_s
+    return bool(state.placement.waiting) and before is not None and (now is None or now < LESS * before)
 
 
 def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
@@ -235,6 +248,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         state = _measured(run, state, event, running)
         if state.outage is not None:
             state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
+            if state.placement.waiting and yields(run, state):
+                state = replace(state, placement=replace(state.placement, due=True))
     else:
         state = replace(state, load=restored(state.load, event.reports))
         state = _closer(run, replace(state, passes=replace(state.passes, round=None, round_attempt=1, round_faults=0)))

@@ -33,6 +33,8 @@ class Recovery(StrEnum):
     """Live passes go on with what is left; missing tasks come back in the background."""
     BLOCKING = "blocking"
     """No live pass runs until everything is back."""
+    AUTO = "auto"
+    """Blocking for few losses that are predicted to be over within a batch interval, else incremental."""
 
 
 class Outputs(StrEnum):
@@ -131,7 +133,11 @@ class Protection:
         if_none="`planned` with a `recovery_latency`, else `source`",
     )
     recovery: str = option(
-        choice(Recovery), Recovery.INCREMENTAL, "incremental: go on with what is left; blocking: wait for all."
+        choice(Recovery),
+        Recovery.INCREMENTAL,
+        "incremental: go on with what is left; blocking: wait for all; auto: wait if that is soon over.",
+        details="`auto` waits for fewer than `correlated_losses` nodes if everything is predicted to be back within a "
+        "batch interval, by measured times.",
     )
     outputs: str = option(
         choice(Outputs), Outputs.TENTATIVE, "Of outputs that miss tasks: tentative results, or hold them."
@@ -225,10 +231,10 @@ class Protection:
             )
         if self.recovery_latency is None and self.backups == Backups.PLANNED:
             raise InvalidRequest("planned backups need a recovery_latency, found none: write recovery_latency='5s'")
-        if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):
+        if self.tentative_delay_s and (self.outputs != Outputs.TENTATIVE or self.recovery == Recovery.BLOCKING):
             raise InvalidRequest(
-                f"a tentative_delay needs tentative outputs and incremental recovery, found {self.tentative_delay!r} "
-                f"beside {self.outputs} and {self.recovery}: leave it out"
+                "a tentative_delay needs tentative outputs and recovery that does not block, found "
+                f"{self.tentative_delay!r} beside {self.outputs} and {self.recovery}: leave it out"
             )
 
     @property

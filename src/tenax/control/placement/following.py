@@ -12,6 +12,7 @@ from dataclasses import replace
 from tenax.control.events import PlanningFailed, ReplicasPlanned, TaskReport
 from tenax.control.instructions import PlanReplicas
 from tenax.control.notices import ReplicasMoved
+from tenax.control.placement.capacity import Capacity
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Counts, Phase, RunState
@@ -89,7 +90,7 @@ def retire(run: Run, state: RunState) -> tuple[RunState, None]:
     if not old or state.passes.running or not standing(run, state).healthy:
         return state, None
     lacking = any(state.tasks[run.number[task]].in_step is None for task in state.placement.replicated)
-    if lacking and all(node.slots is None for node in state.nodes):
+    if lacking and not Capacity(run, state).bounds(state.nodes):
         return state, None
     tasks = (replace(task, replica=None) if number in old else task for number, task in enumerate(state.tasks))
     return replace(state, tasks=tuple(tasks)), None

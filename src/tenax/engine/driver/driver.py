@@ -273,7 +273,7 @@ class Driver:
                 if not self._stopping.wait(instruction.after_s):
                     return events.Woken(instruction.outage)
             case instructions.RequestNodes():
-                pass  # Spark gives what it has by itself
+                self._membership.request(instruction.total)
         return None
 
     def _publish(self, instruction: instructions.Publish) -> events.Event:
