@@ -18,6 +18,7 @@ from tenax.connectors.parquet import ParquetSink
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.engine.costs import Costs
+from tenax.engine.queries import Interval
 from tenax.engine.worker.orders import Report
 from tenax.engine.worker.retained import RETAINED
 from tenax.model.graph import TaskGraph
@@ -55,6 +56,9 @@ class Kind(StrEnum):
     """A task that a round stepped: `number`, `task`, `node`, `seconds` inside its steps."""
     READ = "read"
     """Retained outputs that a round read: `number`, `task`."""
+    QUERY = "query"
+    """A query in an interval: `output`, `partition`, `phase` (as `engine/queries.py` has it), `since_loss_s` while that
+    lasts, `relative` latency of its final results and `relative_shown` of all, `usual_s`."""
 
 
 class RunRecorder(Recorder):
@@ -63,6 +67,7 @@ class RunRecorder(Recorder):
     - `rows` are in the order in which things happened; `of(kind)` are those of a kind as a frame.
     - `costs` are what the engine counts; `lost` are the tasks that were lost, sources left out, and `replayed` how many
       batches they were behind.
+    - `queries` is what was known of all queries at last.
     - `after_pass` and `after_publication` are called with the last batch, `after_event` with what happened.
     """
 
@@ -74,6 +79,7 @@ class RunRecorder(Recorder):
         self.folder = Path()
         self.rows: list[Row] = []
         self.costs = Costs()
+        self.queries: Interval | None = None
         self.lost: list[int] = []
         self.replayed = 0
         self.exact: bool | None = None
@@ -147,6 +153,24 @@ class RunRecorder(Recorder):
         self.add(Kind.FINAL, last=last)
         for call in self.after_publication:
             call(last)
+
+    def queried(self, interval: Interval) -> None:
+        """An interval has ended, or nodes were lost."""
+        super().queried(interval)
+        seen_s = self.now_s
+        self.queries = interval
+        for query in interval.queries:
+            self.add(
+                Kind.QUERY,
+                at_s=seen_s,
+                output=query.task.operator,
+                partition=query.task.index,
+                phase=interval.phase.value,
+                since_loss_s=interval.since_loss_s,
+                relative=query.relative,
+                relative_shown=query.relative_shown,
+                usual_s=query.usual_s,
+            )
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """The coordinator has handled an event."""

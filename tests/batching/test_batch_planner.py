@@ -13,10 +13,10 @@ from tenax.api.streams import Topology
 from tenax.batching.batches import BatchPlanner
 from tenax.connectors.files import files
 from tenax.connectors.parquet import parquet
-from tenax.connectors.source import Limits
+from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.control.events import BatchesLogged
 from tenax.errors import StoreFailed
-from tenax.store.records import Json
+from tenax.store.records import Json, items
 from tenax.store.store import Store
 
 ROWS, ROWS_EACH = 40, 10
@@ -68,3 +68,64 @@ def test_nobody_knows_the_latency_of_batches_that_an_earlier_driver_logged(tmp_p
     assert known[:2] == [None, None]
     assert known[2] is not None
     assert known[2] <= time.monotonic()
+
+
+class Sensor(Source):
+    """Rows are there when a test says so, in all copies of it: a planner has its own."""
+
+    rows = 0
+
+    def __init__(self) -> None:
+        self.time, self.lateness_us, self.bounded = "ts", 0, False
+
+    def plan(self, position: Json, partitions: int, limits: Limits, now_us: int) -> Planned | NothingNew:  # noqa: ARG002
+        read = position if isinstance(position, int) else 0
+        new = min(self.rows - read, limits.rows)
+        return Planned(([read, read + new],), read + new, new) if new else NothingNew()
+
+    def read(self, partition: int, planned: Json) -> pl.DataFrame:  # noqa: ARG002
+        first, last = (int(str(end)) for end in items(planned))
+        return pl.DataFrame({"ts": pl.Series(range(first, last), dtype=pl.Datetime("us"))})
+
+
+def test_rows_that_wait_because_the_run_is_behind_were_ready_when_they_would_have_been_asked_for(
+    tmp_path: Path,
+) -> None:
+    interval_s = 0.05
+    topology = Topology("plain")
+    topology.source("rows", Sensor()).output("out", parquet(tmp_path / "out"))
+    store = Store.open(tmp_path / "store", {})
+    planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), interval_s)
+    Sensor.rows = 5
+    planner.log(1, 1, threading.Event())
+    first_s = planner.ready_at(1)
+    assert first_s is not None
+    Sensor.rows += 2 * ROWS_EACH + 5  # and nobody asks for a while
+    time.sleep(6 * interval_s)
+    planner.log(2, 2, threading.Event())
+    planner.log(4, 1, threading.Event())
+    store.close()
+    ready = [planner.ready_at(number) for number in (2, 3, 4)]
+    assert ready == [pytest.approx(first_s + intervals * interval_s, abs=1e-6) for intervals in (1, 2, 3)]
+    known_s = planner.known_at(4)
+    assert known_s is not None
+    assert ready[-1] is not None
+    assert known_s > ready[-1]
+
+
+def test_rows_that_come_after_a_silence_are_ready_when_they_come(tmp_path: Path) -> None:
+    interval_s = 0.02
+    topology = Topology("plain")
+    topology.source("rows", Sensor()).output("out", parquet(tmp_path / "out"))
+    store = Store.open(tmp_path / "store", {})
+    planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), interval_s)
+    Sensor.rows = 5
+    planner.log(1, 1, threading.Event())
+    came = threading.Timer(10 * interval_s, setattr, (Sensor, "rows", 10))
+    came.start()
+    begun_s = time.monotonic()
+    planner.log(2, 1, threading.Event())
+    store.close()
+    ready_s = planner.ready_at(2)
+    assert ready_s is not None
+    assert ready_s >= begun_s + 10 * interval_s

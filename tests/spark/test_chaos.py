@@ -19,9 +19,10 @@ from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
 from tenax.chaos.process import run_in_processes
 from tenax.chaos.record import Moment, Outcome, Recorder, Timeline, What
-from tenax.chaos.runs import Trial, run_and_judge, varied
+from tenax.chaos.runs import STORE, Trial, run_and_judge, varied
 from tenax.chaos.schedule import Kind, Schedule, parse_fault, random_schedule
 from tenax.chaos.settings import CHAOS
+from tenax.cli.availability import numbers
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event
 from tenax.control.instructions import Decided
@@ -29,11 +30,14 @@ from tenax.control.notices import TasksMoved
 from tenax.engine.driver import Driver
 from tenax.engine.loading import load_application
 from tenax.engine.observer import Observer
+from tenax.engine.queries import QUERIES
 from tenax.engine.session import Session
 from tenax.engine.worker.steps import TRIM_EVERY
 from tenax.examples import app_path
 from tenax.model.protection import Protection
 from tenax.model.settings import Settings
+from tenax.store.events import read_events
+from tenax.store.records import mapping
 
 LONG = pytest.mark.long  # runs in `make chaos`
 
@@ -137,6 +141,18 @@ def test_nodes_that_die_change_no_final_result(name: str, four: Session, tmp_pat
     assert outcome.all_recovered_s is not None
     if how.outputs == "hold" or how.recovery == "blocking":
         assert outcome.tentative_results == 0
+    check_queries(tmp_path)
+
+
+def check_queries(out: Path) -> None:
+    """The events tell of every query when a loss began, and how long its first final result after that took."""
+    recorded = [mapping(event[QUERIES]) for event in read_events(out / STORE) if QUERIES in event]
+    assert recorded[0]["phase"] == "begins"
+    queries = numbers(recorded[-1][QUERIES])
+    assert set(queries) == {f"{output}[{index}]" for output in ("jams", "speed") for index in range(4)}
+    for known in queries.values():
+        assert (known["first_final_s"] or 0.0) >= (known["first_shown_s"] or 0.0) > 0.0
+        assert known["waits_s"] is None
 
 
 def test_nodes_that_die_while_a_checkpoint_is_stored_change_no_final_result(four: Session, tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class BatchPlanner:
         self._due_s = time.monotonic()
         self._has_more = True
         self._known_s: dict[int, float] = {}
+        self._ready_s: dict[int, float] = {}
+        self._next_ready_s: float | None = None  # by when the rows of the next batch are there, if they come as before
         self._idleness = Idleness(application)
         self._drain_us = int(time.time() * MICROSECONDS) if drain else None
         self._tell = tell
@@ -108,6 +110,14 @@ class BatchPlanner:
     def known_at(self, number: int) -> float | None:
         """When the ranges of a batch were known, on the monotonic clock; it is not known of an earlier driver's."""
         return self._known_s.pop(number, None)
+
+    def ready_at(self, number: int) -> float | None:
+        """When the rows of a batch were there to be read, on the monotonic clock; not known of an earlier driver's.
+
+        That is when its ranges were known, or earlier if sources were asked late, because too many batches were logged
+        already: then a batch interval after they had nothing more, and those that follow come as many intervals later.
+        """
+        return self._ready_s.pop(number, None)
 
     def log(
         self, first: int, count: int, stop: threading.Event, rows: int | None = None
@@ -206,6 +216,8 @@ class BatchPlanner:
             return NothingNew()
         positions = dict(before.positions) if before is not None else {}
         answers = self._answers(positions, () if before is None else before.done)
+        asked_s, ready_s = time.monotonic(), self._next_ready_s
+        self._next_ready_s = asked_s + self._interval_s  # if what follows is more than a batch, this is mended below
         planned = {name: answer for name, answer in answers.items() if isinstance(answer, Planned)}
         done = (*(() if before is None else before.done), *(name for name, answer in answers.items() if answer.ended))
         ended = len(done) == len(self._application.sources)
@@ -217,6 +229,9 @@ class BatchPlanner:
             return NothingNew()
         self._tell_idle(idle)
         self._has_more = any(plan.has_more(self._limits) for plan in planned.values())
+        self._ready_s[number] = asked_s if ready_s is None else min(asked_s, ready_s)
+        if self._has_more:
+            self._next_ready_s = None if ready_s is None else self._ready_s[number] + self._interval_s
         self._due_s = time.monotonic() if self._has_more else max(self._due_s + self._interval_s, time.monotonic())
         ranges = {
             name: planned[name].ranges

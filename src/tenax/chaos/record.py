@@ -19,6 +19,7 @@ from tenax.control.copies import Role
 from tenax.control.narrator import Happening, sentence
 from tenax.control.records import Data, plain
 from tenax.engine.observer import Observer
+from tenax.engine.queries import Interval
 from tenax.engine.worker.orders import Report
 
 
@@ -192,6 +193,11 @@ class Recorder(Observer):
         """All final results up to a batch are committed; `handled` has written it down."""
         for observer in self._also:
             observer.published(last, latencies_s)
+
+    def queried(self, interval: Interval) -> None:
+        """An interval has ended; the store's events have it."""
+        for observer in self._also:
+            observer.queried(interval)
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """Write down what an event means, then what follows from it."""

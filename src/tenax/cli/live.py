@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenax.application.application import Application
-from tenax.cli import render
+from tenax.cli import availability, render
 from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import output_text
 from tenax.cli.outages import Outages
@@ -26,6 +26,7 @@ from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.observer import Observer
+from tenax.engine.queries import QUERIES, Interval, Phase
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 
@@ -59,6 +60,7 @@ class LiveView(Observer):
         self._latecomers = Latecomers(application, self._graph)
         self._meter = SizeMeter(store)
         self._costs = Costs()
+        self._queries: Interval | None = None
         self._checkpoint_interval = 0
         self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
@@ -134,6 +136,10 @@ class LiveView(Observer):
         self._latencies += latencies_s
         self._lags.published(last)
 
+    def queried(self, interval: Interval) -> None:
+        """An interval has ended, or nodes were lost: how late the results of every query are."""
+        self._queries = interval
+
     def summary(self, stop: Stop) -> None:
         """What happened, after the end."""
         style = {Outcome.FINISHED: "green", Outcome.STOPPED: "green", Outcome.SUPERSEDED: "yellow"}.get(
@@ -151,6 +157,8 @@ class LiveView(Observer):
         if len(self._latencies) > 1:
             cuts = statistics.quantiles(self._latencies, n=100, method="inclusive")
             pairs.append(("latency", f"p50 {render.seconds(cuts[49])}, p99 {render.seconds(cuts[98])}"))
+        if self._queries is not None:
+            pairs += availability.facts(availability.numbers(self._queries.to_data()[QUERIES]))
         pairs += cost_facts(self._costs, self._checkpoint_interval)
         pairs.append(("state on the nodes", _size(sizes.state_bytes)))
         pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
@@ -178,7 +186,9 @@ class LiveView(Observer):
         )
         late = [Text(notice.text, style="bold red" if notice.lost else "") for notice in self._latecomers.said()]
         holds = [Text(line, style="yellow") for line in self._holds.lines()]
-        return Group(title, grid, costs, states, *late, *holds)
+        queries = self._queries
+        lost = [Text(queries.text, style="yellow")] if queries is not None and queries.phase is Phase.LASTS else []
+        return Group(title, grid, costs, states, *lost, *late, *holds)
 
     def _late_facts(self) -> list[tuple[str, str | Text]]:
         """The late rows of each source and operator that has any, loudly where they are in no result."""

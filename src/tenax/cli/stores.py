@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from tenax.cli import render
+from tenax.cli import availability, render
 from tenax.cli.options import AsJson
 from tenax.errors import InvalidFile, InvalidRequest
 
@@ -25,6 +25,7 @@ def inspect_command(
 
     Example: tenax inspect out/traffic/store --events 20
     """
+    from tenax.engine.queries import QUERIES
     from tenax.store import journal
     from tenax.store.checkpoints import Manifests
     from tenax.store.events import newest_event, read_events
@@ -43,6 +44,8 @@ def inspect_command(
     topology = mapping(changes[-1]["topology"] if changes else about["topology"])
     known = newest_event(store, "settings")
     settings = mapping(known["settings"]) if known is not None else {}
+    queried = newest_event(store, QUERIES)
+    queries = mapping(queried[QUERIES]) if queried is not None else {}
     if as_json:
         render.print_json(
             {
@@ -62,6 +65,7 @@ def inspect_command(
                 "changes": [
                     {name: value for name, value in change.items() if name != "topology"} for change in changes
                 ],
+                "queries": queries,
                 "events": recorded,
             }
         )
@@ -76,6 +80,7 @@ def inspect_command(
                 ("drivers so far", f"{epochs:,}"),
                 ("logged batches kept", kept),
                 ("settings", _unusual(settings)),
+                *availability.facts(availability.numbers(queries.get(QUERIES))),
             ],
         )
     )

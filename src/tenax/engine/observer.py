@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
+from tenax.engine.queries import Interval
 from tenax.engine.worker.orders import Report
 
 
@@ -13,8 +14,8 @@ class Observer:
     """Watches a run.
 
     - Every method does nothing until it is overridden: an observer writes those that it needs.
-    - `handled` is called in the loop of the run, the others in threads that carry out its instructions: all must
-      return soon.
+    - `handled` and `queried` are called in the loop of the run, the others in threads that carry out its instructions:
+      all must return soon.
     """
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
@@ -28,3 +29,6 @@ class Observer:
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> None:
         """The coordinator has handled an event, and these instructions and notices follow, in order."""
+
+    def queried(self, interval: Interval) -> None:
+        """An interval has ended, or nodes were lost: how late the results of every query are."""

@@ -25,6 +25,7 @@ from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
 from tenax.engine.driver.nodes import Nodes
 from tenax.engine.driver.passes import Passes
+from tenax.engine.driver.query_watch import QueryWatch
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
 from tenax.engine.driver.uploads import Uploads
@@ -81,6 +82,9 @@ class Driver:
         self.application = application = taken.application
         self.store.record_event({"settings": settings.resolved().to_data()})
         self.latecomers = Latecomers(application, self.graph)
+        self._queries = QueryWatch(
+            self.graph, self.planner, self.publisher, self.store, observer, settings.batches.batch_s
+        )
         self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._stop_asked = False
@@ -177,10 +181,12 @@ class Driver:
             self._jobs.cancel_registration()
         while True:
             event = self._next_event(pool)
+            self._queries.look()
             if event is None:
                 continue
             self._record("event", event)
             decided = coordinator.handle(event)
+            self._queries.handled(coordinator, event)
             self.observer.handled(coordinator, event, decided)
             self._waits.handled(event, decided)
             for each in decided:
@@ -189,6 +195,7 @@ class Driver:
                     continue
                 self._record("instruction", each)
                 if isinstance(each, instructions.Stop):
+                    self._queries.close()
                     return each
                 pool.submit(self._carry_out, each)
 
@@ -250,7 +257,10 @@ class Driver:
                 return events.BatchesLogged(instruction.first, instruction.first - 1, ended=True)
             case instructions.LogBatches():
                 logged = self.planner.log(instruction.first, instruction.count, self._stopping, instruction.rows)
-                return None if logged is None else replace(logged, at_s=time.monotonic() - self._began_s)
+                if logged is None:
+                    return None
+                self._queries.logged(logged)
+                return replace(logged, at_s=time.monotonic() - self._began_s)
             case instructions.RunPass():
                 return self._passes.carry_out(instruction)
             case instructions.Publish():
@@ -278,6 +288,7 @@ class Driver:
 
     def _publish(self, instruction: instructions.Publish) -> events.Event:
         self.publisher.publish(instruction)
+        self._queries.published(instruction)
         now, final = time.monotonic(), self.publisher.final
         if final > self._reported:
             known = (self.planner.known_at(batch) for batch in range(self._reported + 1, final + 1))
