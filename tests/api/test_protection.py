@@ -38,6 +38,8 @@ SAID: list[tuple[Callable[[Topology], None], str]] = [
     (lambda topology: topology.protect(replicas=True), "found True"),
     (lambda topology: topology.protect(replicas="most"), "found 'most'"),
     (lambda topology: topology.protect(backups="sauce"), "found 'sauce': did you mean 'source'"),
+    (lambda topology: topology.protect(backups="sums"), "all or a list of tasks, found 'sums'"),
+    (lambda topology: topology.protect(backups=["sums[0]"], recovery_latency="5s"), "leave one of the two out"),
     (lambda topology: topology.protect(backups="planned"), "planned backups need a recovery_latency"),
     (lambda topology: topology.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
     (lambda topology: topology.protect(recovery_latency="0s"), "above 0, found '0s'"),
@@ -70,6 +72,8 @@ def test_a_wrong_word_is_refused_where_it_is_said(protect: Callable[[Topology], 
     [
         (Protection(("numbers[0]",)), InvalidRequest, "sources need no replica, found numbers[0]"),
         (Protection(("sums[7]",)), UnknownTask, "sums[7]"),
+        (Protection(backups=("sums[7]",)), UnknownTask, "sums[7]"),
+        (Protection(backups=("sums[*]", "numbers[0]")), InvalidRequest, "sources retain nothing: they have their log"),
         (Protection(recovery_latency="500ms"), Infeasible, "above 0.5 s"),
     ],
 )
@@ -133,6 +137,13 @@ def test_a_latency_makes_tasks_retain_their_outputs_but_never_sources() -> None:
     assert "outputs retained by sums[0 1] (a lost task is back within 1 s)" in plan.line
 
 
+def test_named_tasks_retain_their_outputs_if_there_are_consumers_for_them() -> None:
+    plan = planned(topology().build().topology, Protection(backups=("out[*]", "sums[1]")))
+    assert plan.retain == (Task("sums", 1),)
+    assert plan.line.endswith("outputs retained by sums[1]")
+    assert planned(topology().build().topology, Protection(backups=())).retain == ()
+
+
 def test_every_word_reaches_the_coordinator() -> None:
     asked = Protection(1, None, "adaptive", "blocking", "hold", "dp", checkpoint_every=4)
     settings = Settings(protection=asked)
@@ -148,6 +159,8 @@ def test_what_the_command_line_says_wins_over_the_application() -> None:
     assert overridden(own, {"replicas": None, "outputs": None}) == own
     assert overridden(own, {"replicas": "7"}).replicas == 7
     assert overridden(own, {"replicas": "a[0], b[*]"}).replicas == ("a[0]", "b[*]")
+    assert overridden(own, {"backups": "a[0], b[*]"}) == Protection(3, None, ("a[0]", "b[*]"), outputs="hold")
+    assert overridden(Protection(backups=("a[0]",)), {"recovery_latency": "2s"}) == Protection(recovery_latency="2s")
     assert overridden(own, {"backups": "all"}) == Protection(3, None, "all", outputs="hold")
     assert overridden(Protection(backups="all"), {"recovery_latency": "2s"}) == Protection(recovery_latency="2s")
     assert overridden(Protection(tentative_delay="2s"), {"outputs": "hold"}) == Protection(outputs="hold")

@@ -76,7 +76,7 @@ class Topology:
         *,
         replicas: int | str | Sequence[str] = 0,
         recovery_latency: Span | None = None,
-        backups: str | None = None,
+        backups: str | Sequence[str] | None = None,
         recovery: str = "incremental",
         outputs: str = "tentative",
         order: str = "best-density",

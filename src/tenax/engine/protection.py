@@ -13,7 +13,7 @@ from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
 from tenax.model.options import ALL
 from tenax.model.protection import Backups, Protection, Standby, Strategy
-from tenax.model.tasks import Task
+from tenax.model.tasks import Task, in_groups
 from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
@@ -21,7 +21,6 @@ from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import plan_replicas
 
 PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
-SHOWN_TASKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ class Protected:
         said = ["no replicas"]
         if self.replicas:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
-            said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
+            said = [f"{count}: {in_groups(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
             if self.active_active:
-                said.append(f"active-active: {_named(self.active_active)}")
+                said.append(f"active-active: {in_groups(self.active_active)}")
         match asked.backups_or_default:
             case Backups.SOURCE:
                 queued = need_outputs(asked.all_strategies)
@@ -67,7 +66,7 @@ class Protected:
             case kind:
                 also = ", after a correlated failure all" if kind is not Backups.PLANNED else ""
                 bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
-                said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
+                said.append(f"outputs retained by {in_groups(self.retain) or 'none'}{bound}{also}")
         single = [f"{name} {how}" for name, how in asked.strategies.items()]
         if asked.checkpoint != Strategy.ALIGNED or single:
             said.append(f"checkpoints {', '.join([asked.checkpoint, *single])}")
@@ -99,10 +98,16 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
     latency_s = None
     if asked.recovery_latency_s is not None:
         plan = plan_backups(graph, asked.recovery_latency_s, time_limit_s=PLANNING_LIMIT_S)
-        sources = {operator.name for operator in topology.operators if operator.is_source}
-        retain = tuple(task for task in plan.backups if task.operator not in sources)
-        latency_s = plan.recovery_latency_s
+        retain, latency_s = _retaining(graph, plan.backups), plan.recovery_latency_s
+    elif isinstance(asked.backups, tuple):
+        retain = _retaining(graph, _named(graph, asked.backups, "retain nothing: they have their log"))
     return Protected(topology, asked, replicas, retain, _kept(graph, replicas), latency_s)
+
+
+def _retaining(graph: TaskGraph, tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Those that have outputs to retain, in task order: no sources, and none without consumers."""
+    numbers = sorted(graph.numbers(tasks))
+    return graph.tasks(number for number in numbers if graph.consumers_of(number) and graph.producers_of(number))
 
 
 def _kept(graph: TaskGraph, replicas: Collection[Task]) -> float:
@@ -152,24 +157,13 @@ def _asked_for(topology: model.Topology, graph: TaskGraph, asked: Protection) ->
         return plan_replicas(others, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas
     if asked.replicas == ALL:
         return graph.tasks(np.flatnonzero(~graph.safe))
-    named = graph.mask(graph.parse(",".join(asked.replicas)))
+    return _named(graph, asked.replicas, "need no replica")
+
+
+def _named(graph: TaskGraph, words: Iterable[str], rule: str) -> tuple[Task, ...]:
+    """The tasks that words name, in task order; `rule` says why there are no sources among them."""
+    named = graph.mask(graph.parse(",".join(words)))
     wrong = np.flatnonzero(named & graph.safe)
     if wrong.size:
-        raise InvalidRequest(f"sources need no replica, found {graph.task(int(wrong[0]))} among them: leave it out")
+        raise InvalidRequest(f"sources {rule}, found {graph.task(int(wrong[0]))} among them: leave it out")
     return graph.tasks(np.flatnonzero(named))
-
-
-def _named(tasks: tuple[Task, ...]) -> str:
-    """Tasks by operator: `speed[0 2]`; the first of them if they are many."""
-    by_operator: dict[str, list[int]] = {}
-    for task in tasks:
-        by_operator.setdefault(task.operator, []).append(task.index)
-    shown = [f"{name}[{_indices(indices)}]" for name, indices in by_operator.items()]
-    more = f" and {len(shown) - SHOWN_TASKS} more operators" if len(shown) > SHOWN_TASKS else ""
-    return ", ".join(shown[:SHOWN_TASKS]) + more
-
-
-def _indices(indices: list[int]) -> str:
-    if len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1)):
-        return f"{indices[0]}..{indices[-1]}"
-    return " ".join(map(str, indices[:SHOWN_TASKS])) + (" ..." if len(indices) > SHOWN_TASKS else "")
