@@ -17,6 +17,8 @@ from tenax.model.tasks import Task, in_groups
 from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
+from tenax.planning.measured import Measures, with_measures
+from tenax.planning.promises import Promise, followed, promised
 from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import plan_replicas
 
@@ -33,11 +35,20 @@ class Replanned:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """The tasks that should retain their outputs by what was measured, and what they promise."""
+
+    backups: tuple[Task, ...]
+    promise: Promise
+
+
+@dataclass(frozen=True, slots=True)
 class Protected:
     """A protection, planned for one topology: which tasks run twice, which retain their outputs.
 
     - `fidelity` is what outputs keep if every task without a replica is lost; sources go on anywhere.
-    - `latency_s` is the longest that a single lost task is away; None if no backups were planned.
+    - `latency_s` is the longest that a single lost task is away, by what the topology declares; None if no backups
+      were planned.
     """
 
     topology: model.Topology
@@ -65,12 +76,19 @@ class Protected:
                 said.append("all tasks retain their outputs")
             case kind:
                 also = ", after a correlated failure all" if kind is not Backups.PLANNED else ""
-                bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
-                said.append(f"outputs retained by {in_groups(self.retain) or 'none'}{bound}{also}")
+                said.append(f"outputs retained by {in_groups(self.retain) or 'none'}{self._bound}{also}")
         single = [f"{name} {how}" for name, how in asked.strategies.items()]
         if asked.checkpoint != Strategy.ALIGNED or single:
             said.append(f"checkpoints {', '.join([asked.checkpoint, *single])}")
         return "; ".join(said)
+
+    @property
+    def _bound(self) -> str:
+        """What planned backups promise before anything is measured."""
+        if self.latency_s is None:
+            return ""
+        reckoned = "the times declared" if _declared(self.topology) else "a second per task"
+        return f" (a lost task is back within {self.latency_s:g} s, reckoned with {reckoned} until it is measured)"
 
     @property
     def active_active(self) -> tuple[Task, ...]:
@@ -85,6 +103,18 @@ class Protected:
         graph, replicas = TaskGraph(measured), _replicas(measured, self.protection)
         return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
+    def followed(self, measures: Measures, present: Collection[Task], *, detection_s: float) -> Followed:
+        """The backups by what was measured, or the present ones if these shall stay; a loss is known in detection_s."""
+        bound_s = self.protection.recovery_latency_s
+        assert bound_s is not None, "only a latency that was asked for is promised"
+        graph = TaskGraph(with_measures(with_safe_sources(self.topology), measures))
+        scheduling_s, backups = measures.scheduling_s + detection_s, _retaining(graph, present)
+        if self.protection.backups_follow:
+            margin = self.protection.follow_load
+            backups = followed(graph, backups, bound_s, scheduling_s, margin, PLANNING_LIMIT_S)
+        backups = _retaining(graph, backups)
+        return Followed(backups, promised(graph, backups, bound_s, scheduling_s))
+
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
@@ -97,11 +127,19 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
     retain: tuple[Task, ...] = ()
     latency_s = None
     if asked.recovery_latency_s is not None:
-        plan = plan_backups(graph, asked.recovery_latency_s, time_limit_s=PLANNING_LIMIT_S)
+        bound_s = asked.recovery_latency_s
+        if not _declared(topology):  # a second per task is no reason to refuse what may well be kept
+            bound_s = max(bound_s, float(graph.reprocess.max()))
+        plan = plan_backups(graph, bound_s, time_limit_s=PLANNING_LIMIT_S)
         retain, latency_s = _retaining(graph, plan.backups), plan.recovery_latency_s
     elif isinstance(asked.backups, tuple):
         retain = _retaining(graph, _named(graph, asked.backups, "retain nothing: they have their log"))
     return Protected(topology, asked, replicas, retain, _kept(graph, replicas), latency_s)
+
+
+def _declared(topology: model.Topology) -> bool:
+    """Whether a topology says of some task how long it takes to reprocess it."""
+    return any(operator.reprocess != 1.0 for operator in topology.operators if not operator.is_source)
 
 
 def _retaining(graph: TaskGraph, tasks: Iterable[Task]) -> tuple[Task, ...]:

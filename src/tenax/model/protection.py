@@ -119,7 +119,8 @@ class Protection:
         time(),
         None,
         "Plan the fewest backups so that a single lost task is back within it.",
-        details="Reckoned with a second per task, see `tenax plan backups`.",
+        details="Reckoned with a second per task at first, see `tenax plan backups`; then with what is measured: every "
+        "`measure_every` batches backups are planned anew, and the run says when it cannot be kept, and by whom.",
         example="5s",
     )
     backups: str | tuple[str, ...] | None = option(
@@ -178,7 +179,8 @@ class Protection:
     follow_load: float = option(
         number(0, 1),
         0.05,
-        "Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
+        "Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does. Backups "
+        "that follow `recovery_latency` leave so much of it free.",
         details="With a number of `replicas`: rates are measured while the application runs, and every "
         "`measure_every` batches replicas are planned anew. New ones start from a checkpoint and catch up, then the "
         "old ones end; `events.jsonl` has both plans and the reason (`ReplicasMoved`).",
@@ -267,6 +269,11 @@ class Protection:
     def follows(self) -> bool:
         """Whether replicas follow the load: if so many are asked for, and it is not said that they stay."""
         return isinstance(self.replicas, int) and self.replicas > 0 and self.follow_load < 1
+
+    @property
+    def backups_follow(self) -> bool:
+        """Whether backups follow what is measured: if there is a latency to keep, and it is not said that they stay."""
+        return self.recovery_latency is not None and self.follow_load < 1
 
     @property
     def strategies(self) -> dict[str, Strategy]:

@@ -19,10 +19,8 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
-    PlanningFailed,
     Published,
     PublishFailed,
-    ReplicasPlanned,
     Started,
     StopRequested,
     TaskReport,
@@ -33,6 +31,7 @@ from tenax.control.instructions import (
     Instruction,
     LogBatches,
     PassKind,
+    PlanBackups,
     PlanReplicas,
     Publish,
     RunPass,
@@ -60,6 +59,7 @@ from tenax.model.tasks import Task
 from tenax.simulation.chances import Chances, Fault, Killed
 from tenax.simulation.kernel import Group, Kernel, Steps
 from tenax.simulation.nodes import VirtualNode
+from tenax.simulation.plans import backups_planned, replicas_planned
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
 from tenax.simulation.toy import INITIAL, MISSING, Digest, Toy
 
@@ -92,6 +92,8 @@ class World:
     on_entry: Callable[[Driver, Event, list[Decided]], None]
     plans: Random
     """Draws the plans of replicas."""
+    promises: Random
+    """Draws the plans of backups."""
     refusals: Random
     """Says whether it was a sink or the store that failed, and whether the pause after it takes time."""
 
@@ -195,6 +197,8 @@ class Driver:
                 )
             case PlanReplicas():
                 self._begin(self._plan(instruction))
+            case PlanBackups():
+                self._begin(self._plan_backups(instruction))
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
@@ -429,14 +433,13 @@ class Driver:
             store.upload_outputs(self.epoch, number, key, node.outputs[key])
 
     def _plan(self, order: PlanReplicas) -> Steps:
-        """Any replicas at all: whichever they are, and however often they move, results must be right."""
         yield self._wait()
-        plans = self.world.plans
-        if self._fails():
-            yield from self._report(PlanningFailed(order.batch, "unlucky"))
-            return
-        replicas = tuple(plans.sample(self.world.toy.tasks, plans.randint(0, len(self.world.toy.tasks))))
-        yield from self._report(ReplicasPlanned(order.batch, replicas, 0.0, plans.random()))
+        answer = replicas_planned(order, self.world.toy.tasks, self.world.plans, fails=self._fails())
+        yield from self._report(answer)
+
+    def _plan_backups(self, order: PlanBackups) -> Steps:
+        yield self.world.promises.random()
+        yield from self._report(backups_planned(order, self.world.toy.tasks, self.world.promises))
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()
