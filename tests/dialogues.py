@@ -24,6 +24,7 @@ from tenax.control.instructions import (
     Decided,
     LogBatches,
     PassKind,
+    PlanBackups,
     PlanReplicas,
     Publish,
     RequestNodes,
@@ -34,7 +35,15 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
-from tenax.control.notices import RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
+from tenax.control.notices import (
+    BackupsMoved,
+    PromiseMeasured,
+    RecoveryBegun,
+    ReplicaPromoted,
+    ReplicasMoved,
+    RolledBack,
+    TasksMoved,
+)
 from tenax.control.recovery.failures import JobFailed
 from tenax.control.versions import Version
 from tenax.model.cluster import Node
@@ -247,6 +256,12 @@ def lines(each: Decided) -> list[str]:
             return [f"roll back to {each.number}: {each.reason}"]
         case PlanReplicas():
             return [f"plan replicas by batches up to {each.batch}"]
+        case PlanBackups():
+            return [f"plan backups by batches up to {each.batch}"]
+        case BackupsMoved():
+            return [f"move backups from {_names(each.before)} to {_names(each.after)}: {each.reason}"]
+        case PromiseMeasured():
+            return [f"promise {each.promise.total_s:g} of {each.promise.bound_s:g} s: {_names(each.promise.broken_by)}"]
         case TasksMoved():
             return [f"move {', '.join(f'{task} {node}' for task, node in each.homes.items())}"]
         case ReplicasMoved():

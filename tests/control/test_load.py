@@ -142,8 +142,6 @@ def test_costs_are_those_of_the_rate_at_which_rows_come_not_of_the_batches_that_
 
 def test_a_checkpoint_keeps_the_load_and_the_next_driver_warms_up_first() -> None:
     load = replace(after([through()] * 7), arrival=Arrival(50.0, since_s=3.0, rows=7))
-    data = load.to_data()
-    assert isinstance(data, dict)
-    read = Load.from_data(data)
+    read = Load.from_data(load.to_data())
     assert read == replace(load, arrival=Arrival(50.0), left_out=LEFT_OUT)
     assert replace(read.tasks[1], busy_s=0.2) == TaskLoad(100, 50, 0.2, 1_000, 1)

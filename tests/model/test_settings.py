@@ -67,7 +67,7 @@ def test_a_wrong_setting_is_one_line_with_rule_value_and_remedy(words: dict[str,
 OTHERS: dict[str, object] = {
     "replicas": ("a[0]", "b[*]"),
     "recovery_latency": "7s",
-    "backups": "adaptive",
+    "backups": ("a[0]", "b[*]"),
     "recovery": "blocking",
     "outputs": "hold",
     "order": "dp",

@@ -102,6 +102,17 @@ def test_random_graphs_run_on_up_to_8_nodes() -> None:
     assert len(seen) >= RANDOM_NODES
 
 
+def test_backups_and_promises_change_while_drivers_and_nodes_die() -> None:
+    seen: set[str] = set()
+
+    def look(line: str) -> None:
+        seen.update(word for word in ("BackupsMoved(", "PromiseMeasured(") if word in line)
+
+    for seed in range(20):
+        simulate(seed, look)
+    assert len(seen) == 2
+
+
 def test_old_seeds_still_mean_the_same_runs() -> None:
     assert [simulate(seed).batches for seed in range(12)] == [
         27,

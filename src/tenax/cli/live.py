@@ -22,6 +22,7 @@ from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
 from tenax.control.instructions import Decided, Outcome, Stop
+from tenax.control.narrator import promise_words
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.driver.latecomers import Latecomers
@@ -29,6 +30,7 @@ from tenax.engine.observer import Observer
 from tenax.engine.queries import QUERIES, Interval, Phase
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
+from tenax.planning.promises import Promise
 
 RECENT_S = 5.0  # over how long rates are taken
 MAX_LATENCIES = 10_000
@@ -62,6 +64,7 @@ class LiveView(Observer):
         self._costs = Costs()
         self._queries: Interval | None = None
         self._checkpoint_interval = 0
+        self._promise: Promise | None = None
         self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
         self._last_s = 0.0
@@ -124,6 +127,7 @@ class LiveView(Observer):
         if isinstance(event, PassFailed) and isinstance(event.failure, OperatorRaised):
             self.trace = event.failure.trace
         self._checkpoint_interval = coordinator.checkpoint_interval
+        self._promise = coordinator.state.promises.promise
         said = self._outages.handled(coordinator, event, then)
         if isinstance(event, StopRequested):
             self.said(ASKED)
@@ -160,6 +164,7 @@ class LiveView(Observer):
         if self._queries is not None:
             pairs += availability.facts(availability.numbers(self._queries.to_data()[QUERIES]))
         pairs += cost_facts(self._costs, self._checkpoint_interval)
+        pairs += promise_facts(self._promise)
         pairs.append(("state on the nodes", _size(sizes.state_bytes)))
         pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
         render.console().print(render.facts(f"Run of {self._name}", pairs))
@@ -177,6 +182,8 @@ class LiveView(Observer):
         grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
         for name, text in cost_facts(self._costs, self._checkpoint_interval):
             costs.add_row(f"[dim]{name}[/dim]", text)
+        for name, words in promise_facts(self._promise):
+            costs.add_row(f"[dim]{name}[/dim]", words)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)
@@ -215,6 +222,13 @@ def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
         replicas = f", of these {costs.replica_messages:,} and {_size(costs.replica_bytes)} for replicas"
         rows.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{replicas}"))
     return [*rows, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
+
+
+def promise_facts(promise: Promise | None) -> list[tuple[str, Text]]:
+    """How soon a lost task is back, once that is measured; loudly if that is too late."""
+    if promise is None:
+        return []
+    return [("promise", Text(promise_words(promise), style="" if promise.holds else "bold red"))]
 
 
 def _batches(count: int) -> str:

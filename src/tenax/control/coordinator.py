@@ -11,7 +11,7 @@ cancelled pass) are ignored and logged as such.
     BatchesLogged(.., ended)      logged grows, maybe ended                       RunPass live, LogBatches; wrap-up
     LoggingFailed                 attempt + 1; a pause if the store refused it    LogBatches | Stop failed
     PassFinished, live            heads or forks move, finished grows             Publish, RunPass, StoreCheckpoint,
-                                                                                  PlanReplicas
+                                                                                  PlanReplicas, PlanBackups
     PassFinished, round           heads of what was behind move; maybe all are    Publish, RunPass, (TasksMoved)
                                   back, maybe those that move change places
     PassFinished, report missing  as PassFailed                                   RunPass
@@ -31,7 +31,8 @@ cancelled pass) are ignored and logged as such.
     NodesJoined                   lost tasks may find room                        (RecoveryBegun), RunPass round
     Woken                         tentative results are shown from now on         RunPass live
     ReplicasPlanned               others should run twice, if it is worth it      (ReplicasMoved)
-    PlanningFailed                replicas stay as they are                       PlanReplicas, later
+    BackupsPlanned                others retain outputs from the next pass on     (BackupsMoved), (PromiseMeasured)
+    PlanningFailed                replicas and backups stay as they are           PlanReplicas, PlanBackups, later
     StopRequested                 wrap-up                                         (below)
     EpochLost                                                                     CancelPass, Stop superseded
 

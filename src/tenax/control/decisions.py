@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tenax.control.checkpoints.strategies import acknowledged, captured, is_last, stored_tasks, sweeping, wanted
+from tenax.control.checkpoints.strategies import (
+    acknowledged,
+    captured,
+    interval,
+    is_last,
+    stored_tasks,
+    sweeping,
+    wanted,
+)
 from tenax.control.copies import Role
 from tenax.control.instructions import (
     CancelPass,
@@ -24,6 +32,7 @@ from tenax.control.instructions import (
 from tenax.control.placement.assignment import place_lost, request_nodes
 from tenax.control.placement.balancing import change_places
 from tenax.control.placement.following import plan_replicas, retire
+from tenax.control.placement.promises import plan_backups
 from tenax.control.recovery.outages import settle
 from tenax.control.recovery.pauses import pause_s
 from tenax.control.recovery.prediction import with_blocking
@@ -201,7 +210,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     """
     graph = run.graph
     all_tasks = state.outage is not None or state.failures.alert or run.protection.backups is Backups.ALL
-    retaining: set[Task] = set(run.tasks) if all_tasks else {*run.retain, *run.ahead}
+    retaining: set[Task] = set(run.tasks) if all_tasks else {*state.promises.retained_by, *run.ahead}
     if not all_tasks:
         for number in {*(run.number[task] for task in state.placement.replicated), *state.placement.moving}:
             if state.tasks[number].in_step is None:
@@ -257,7 +266,7 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     due = state.checkpoints.due
     if due is None or due.newest_batch > state.final:
         return state, None
-    load = state.load if state.load.batches else None
+    load = replace(state.load, interval=interval(run, state)) if state.load.batches else None
     order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults), load)
     return replace(state, checkpoints=replace(state.checkpoints, due=None, storing=due)), order
 
@@ -303,4 +312,5 @@ _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _log,
     _trim,
     plan_replicas,
+    plan_backups,
 )

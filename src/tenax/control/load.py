@@ -76,6 +76,7 @@ class Load:
     - A pass took `pass_s`: `fixed_s` for each of its `levels` (scheduling), and `moving_s` for each of its batches, in
       which the slowest node of each level was busy.
     - Reading a state from the store takes `restore_s` for a byte.
+    - Checkpoints are `interval` batches apart; 0 if that was not noted.
     - The next `left_out` live passes are not measured.
     """
 
@@ -87,6 +88,7 @@ class Load:
     moving_s: float = 0.0
     levels: int = 0
     restore_s: float = 0.0
+    interval: int = 0
     arrival: Arrival = field(default_factory=Arrival)
     left_out: int = LEFT_OUT
 
@@ -122,9 +124,9 @@ class Load:
                 skews.append(Skew(graph.task(span.start + slowest), busy[slowest] / median))
         return max(skews, key=lambda skew: skew.ratio, default=None)
 
-    def to_data(self) -> Data:
+    def to_data(self) -> dict[str, Data]:
         """As plain data, as checkpoints and events keep it."""
-        return plain(self)
+        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_data(cls, data: Mapping[str, object]) -> Load:
@@ -145,7 +147,7 @@ class Skew:
     ratio: float
 
 
-_NUMBERS = ("batches", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s")
+_NUMBERS = ("batches", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s", "interval")
 _TASK_NUMBERS = tuple(each.name for each in fields(TaskLoad))
 
 

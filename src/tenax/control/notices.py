@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +56,20 @@ class ReplicasMoved:
     reason: str
 
 
-Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved
+@dataclass(frozen=True, slots=True)
+class BackupsMoved:
+    """Other tasks retain their outputs from the next pass on."""
+
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseMeasured:
+    """How soon a lost task is back was measured: for the first time, or it is kept again, or broken by other tasks."""
+
+    promise: Promise
+
+
+Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved | BackupsMoved | PromiseMeasured

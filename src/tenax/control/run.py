@@ -29,7 +29,7 @@ def need_outputs(strategies: Collection[Strategy]) -> bool:
 class Run:
     """The topology and its protection.
 
-    - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
+    - `retain` names the tasks that keep their outputs at the start, `replicas` those that run twice then.
     - `publishers` are the tasks that have results.
     """
 

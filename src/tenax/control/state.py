@@ -1,4 +1,4 @@
-"""What the coordinator knows of a run: one frozen value, in six records."""
+"""What the coordinator knows of a run: one frozen value, in seven records."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tenax.control.load import Load
 from tenax.control.versions import Cut, PassId, RestorePoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 from tenax.planning.rates import Rows
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still readable
@@ -227,6 +228,21 @@ class Placing:
 
 
 @dataclass(frozen=True, slots=True)
+class Promises:
+    """Who retains outputs, and how soon a lost task is back by that.
+
+    - `retained_by` are the tasks that retain their outputs whatever happens.
+    - `due` says that they are to be planned anew, `request` is the batch up to which that is being done.
+    - `promise` is the last one that was measured; none before that.
+    """
+
+    retained_by: frozenset[Task] = frozenset()
+    due: bool = False
+    request: int | None = None
+    promise: Promise | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Failures:
     """What has failed, and the outage that lasts.
 
@@ -265,6 +281,7 @@ class RunState:
     passes: Passes = field(default_factory=Passes)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     placement: Placing = field(default_factory=Placing)
+    promises: Promises = field(default_factory=Promises)
     failures: Failures = field(default_factory=Failures)
     load: Load = field(default_factory=Load)
     pending: tuple[Decided, ...] = ()

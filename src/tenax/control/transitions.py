@@ -14,6 +14,7 @@ from tenax.control.checkpoints.rebuild_points import (
 from tenax.control.checkpoints.strategies import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
+    BackupsPlanned,
     BatchesLogged,
     CheckpointFailed,
     CheckpointStored,
@@ -41,6 +42,7 @@ from tenax.control.instructions import (
 )
 from tenax.control.learned import Ignored, Learned, failed
 from tenax.control.load import LEFT_OUT, MEMORY, Arrival, measured, restored
+from tenax.control.placement import promises
 from tenax.control.placement.assignment import LESS, place_replicas
 from tenax.control.placement.balancing import begin_moves, first_places
 from tenax.control.placement.capacity import Capacity, in_use, yields
@@ -93,8 +95,11 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
             return _woken(state, event)
         case ReplicasPlanned():
             return replicas_planned(run, state, event) or Ignored("this plan was not asked for")
+        case BackupsPlanned():
+            return promises.backups_planned(run, state, event) or Ignored("this plan was not asked for")
         case PlanningFailed():
-            return planning_failed(state, event) or Ignored("this plan was not asked for")
+            known = planning_failed(state, event) or promises.planning_failed(state, event)
+            return known or Ignored("this plan was not asked for")
         case StopRequested():
             return _stop_requested(state, event)
         case EpochLost():
@@ -116,6 +121,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
+        promises=replace(state.promises, retained_by=run.retain),
         load=event.load or state.load,
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())

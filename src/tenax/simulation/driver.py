@@ -17,10 +17,8 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
-    PlanningFailed,
     Published,
     PublishFailed,
-    ReplicasPlanned,
     Started,
     StopRequested,
     TaskReport,
@@ -31,6 +29,7 @@ from tenax.control.instructions import (
     Instruction,
     LogBatches,
     PassKind,
+    PlanBackups,
     PlanReplicas,
     Publish,
     RequestNodes,
@@ -59,6 +58,7 @@ from tenax.simulation.chances import Fault, Killed
 from tenax.simulation.kernel import Group, Steps
 from tenax.simulation.loads import judge_room
 from tenax.simulation.nodes import VirtualNode
+from tenax.simulation.plans import backups_planned, replicas_planned
 from tenax.simulation.store import EpochRefused, StoreMisused
 from tenax.simulation.toy import INITIAL, MISSING, Digest
 from tenax.simulation.world import World
@@ -175,6 +175,8 @@ class Driver:
                 self._begin(self._plan(instruction))
             case RequestNodes() if self.world.load is not None:
                 self._begin(self._come(instruction.total))
+            case PlanBackups():
+                self._begin(self._plan_backups(instruction))
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
@@ -412,14 +414,13 @@ class Driver:
             store.upload_outputs(self.epoch, number, key, node.outputs[key])
 
     def _plan(self, order: PlanReplicas) -> Steps:
-        """Any replicas at all: whichever they are, and however often they move, results must be right."""
         yield self._wait()
-        plans = self.world.plans
-        if self._fails():
-            yield from self._report(PlanningFailed(order.batch, "unlucky"))
-            return
-        replicas = tuple(plans.sample(self.world.toy.tasks, plans.randint(0, len(self.world.toy.tasks))))
-        yield from self._report(ReplicasPlanned(order.batch, replicas, 0.0, plans.random()))
+        answer = replicas_planned(order, self.world.toy.tasks, self.world.plans, fails=self._fails())
+        yield from self._report(answer)
+
+    def _plan_backups(self, order: PlanBackups) -> Steps:
+        yield self.world.promises.random()
+        yield from self._report(backups_planned(order, self.world.toy.tasks, self.world.promises))
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()

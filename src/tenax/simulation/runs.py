@@ -77,8 +77,9 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self.events = Random(seed)
-        self.strategies, self.memories, self.plans, self.graphs, self.refusals, self.loads = (
-            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans", "graphs", "refusals", "loads")
+        self.strategies, self.memories, self.plans, self.graphs, self.refusals, self.promises, self.loads = (
+            Random(f"{what} {seed}")
+            for what in ("strategies", "memory", "plans", "graphs", "refusals", "backups", "loads")
         )
 
 
@@ -173,6 +174,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         on_stop,
         on_entry,
         plans,
+        draws.promises,
         draws.refusals,
         load,
     )
@@ -283,6 +285,10 @@ def _settings(draws: Draws, per_pass: int) -> Settings:
         "follow_load": plans.choice([1.0, 0.05]),
         "storage_patience": draws.refusals.choice(["200ms", "1s", "5m"]),
     }
+    if drawn["backups"] is not Backups.ALL and draws.promises.random() < 0.5:
+        drawn["recovery_latency"] = "1s"
+        if drawn["backups"] is Backups.SOURCE:
+            drawn["backups"] = None
     if (drawn["recovery"], drawn["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
         del drawn["tentative_delay"]  # nothing will be tentative
     return Settings.of(**drawn)

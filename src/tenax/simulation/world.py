@@ -45,6 +45,8 @@ class World:
     on_entry: Callable[[Driver, Event, list[Decided]], None]
     plans: Random
     """Draws the plans of replicas."""
+    promises: Random
+    """Draws the plans of backups."""
     refusals: Random
     """Says whether it was a sink or the store that failed, and whether the pause after it takes time."""
     load: VirtualLoad | None = None

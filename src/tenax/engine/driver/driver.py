@@ -269,6 +269,10 @@ class Driver:
                 return self._checkpoints.carry_out(instruction)
             case instructions.PlanReplicas():
                 return self._plan(instruction)
+            case instructions.PlanBackups():
+                measures, present = instruction.measures, instruction.backups
+                followed = self.plan.followed(measures, present, detection_s=LOOK_EVERY_S)
+                return events.BackupsPlanned(instruction.batch, followed.backups, followed.promise)
             case instructions.Trim():
                 self.ordering.trim(instruction)
                 keep = self.settings.batches.keep_batches
