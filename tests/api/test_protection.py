@@ -48,7 +48,10 @@ SAID: list[tuple[Callable[[Topology], None], str]] = [
     (lambda topology: topology.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
     (lambda topology: topology.protect(recovery_latency="0s"), "above 0, found '0s'"),
     (lambda topology: topology.protect(recovery_latency="soon"), "found 'soon'"),
-    (lambda topology: topology.protect(recovery="fast"), "recovery is one of incremental, blocking, auto, found 'fast'"),
+    (
+        lambda topology: topology.protect(recovery="fast"),
+        "one of incremental, blocking, auto, found 'fast'",
+    ),
     (lambda topology: topology.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
     (lambda topology: topology.protect(order="best"), "found 'best'"),
     (lambda topology: topology.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),

@@ -312,11 +312,18 @@ def queries_that_fit_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(packing, "complete", lambda *_: None)  # operator-centric stops at the first that does not fit
 
 
+def queries_of_low_priority_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = packing._by_priority
+    monkeypatch.setattr(packing, "exchange", lambda *_: None)
+    monkeypatch.setattr(packing, "_by_priority", lambda outage, chosen: real(outage, chosen)[::-1])
+
+
 @pytest.mark.parametrize(
     ("mistake", "seen"),
     [
         (nodes_take_everything, "nodes take what they have room for"),
         (queries_that_fit_are_not_looked_for, "no query waits that would fit"),
+        (queries_of_low_priority_come_first, "higher priorities come first"),
     ],
 )
 def test_the_judges_see_nodes_that_are_too_full_and_priorities_that_are_passed_over(

@@ -70,6 +70,7 @@ from tenax.control.events import Event
 from tenax.control.instructions import Decided
 from tenax.control.learned import Ignored
 from tenax.control.narrator import Entry, Line, story
+from tenax.control.placement.capacity import busy_parts
 from tenax.control.placement.spreading import place_tasks
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Place, Run
@@ -147,6 +148,11 @@ class Coordinator:
     def checkpoint_interval(self) -> int:
         """Batches from one checkpoint to the next; it follows the pace of the run unless it was given in batches."""
         return checkpoints.interval(self._run, self._state)
+
+    @property
+    def busy_parts(self) -> dict[str, float]:
+        """The part of the time in which every node is busy, as measured."""
+        return busy_parts(self._run, self._state)
 
     @property
     def log(self) -> tuple[Entry, ...]:

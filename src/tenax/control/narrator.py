@@ -197,7 +197,8 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             restarted = {task: node for task, node in notice.homes.items() if task.operator not in names.sources}
             where = ", ".join(names.all_of(notice.homes.values()))
             clauses = [f"{_count(len(restarted), 'lost task', 'restart')} on {where}"] if restarted else []
-            clauses += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node"] if notice.waiting else []
+            why = f": {notice.reason}" if notice.reason else ""
+            clauses += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node{why}"] if notice.waiting else []
             return "; ".join(clauses) or None
         case TasksMoved():
             where = ", ".join(names.all_of(notice.homes.values()))
@@ -272,7 +273,8 @@ def _decided_of_task(decided: Decided, task: Task) -> str:
         case RecoveryBegun():
             if task in decided.homes:
                 return f"lost, and comes back on {decided.homes[task]}"
-            return "lost, and waits for room on a node" if task in decided.waiting else ""
+            why = f": {decided.reason}" if decided.reason else ""
+            return f"lost, and waits for room on a node{why}" if task in decided.waiting else ""
         case ReplicasMoved() if (task in decided.before) != (task in decided.after):
             what = "has no replica any more" if task in decided.before else "gets a replica"
             return f"{what}: {decided.reason}"

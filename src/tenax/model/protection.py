@@ -24,7 +24,8 @@ from tenax.model.options import (
 )
 
 BETWEEN_CHECKPOINTS = 10  # batches
-ORDERS = ("best-density", "exact", "dp", "operator-centric")
+OPERATOR_CENTRIC = "operator-centric"
+ORDERS = ("best-density", "exact", "dp", OPERATOR_CENTRIC)
 
 
 class Recovery(StrEnum):

@@ -16,7 +16,7 @@ from tenax.control.events import BatchesLogged, Event, NodesJoined, NodesLost, P
 from tenax.control.instructions import Decided, RunPass
 from tenax.control.notices import RecoveryBegun
 from tenax.control.state import Phase, RunState
-from tenax.model.protection import Recovery
+from tenax.model.protection import OPERATOR_CENTRIC, Recovery
 from tenax.model.queries import membership
 from tenax.model.tasks import Task
 from tenax.simulation.store import StoreMisused
@@ -93,10 +93,11 @@ def judge_room(coordinator: Coordinator, toy: Toy, load: VirtualLoad, event: Eve
     limit = coordinator.settings.cluster.node_limit * INTERVAL_S
     left = _left(state, costs, limit)
     for notice in decided:
-        if isinstance(notice, RecoveryBegun):
-            tasks = {task for task in toy.tasks if toy.inputs[toy.number[task]]}
-            if not tasks <= notice.homes.keys():
-                _judge_homes(toy, notice.homes, left)
+        tasks = {task for task in toy.tasks if toy.inputs[toy.number[task]]}
+        if isinstance(notice, RecoveryBegun) and not tasks <= notice.homes.keys():
+            _judge_homes(toy, notice.homes, left)
+            if coordinator.settings.protection.order != OPERATOR_CENTRIC:
+                _judge_priorities(toy, state, costs, left, notice.homes)
     if isinstance(event, Started | NodesLost | NodesJoined) and state.nodes:
         _judge_waiting(toy, state, costs, left)
 
@@ -134,6 +135,31 @@ def _judge_waiting(toy: Toy, state: RunState, costs: Sequence[float], left: Mapp
         wanted = sorted((costs[number] + ROUNDING_S for number in lacking), reverse=True)
         if lacking and len(lacking) <= MOST_TRIED and _fit(wanted, rooms):
             raise StoreMisused(f"no query waits that would fit, found {toy.tasks[output]}: {wanted} s into {rooms} s")
+
+
+def _judge_priorities(
+    toy: Toy, state: RunState, costs: Sequence[float], left: Mapping[str, float], homes: Mapping[Task, str]
+) -> None:
+    """No query waits that would fit in place of another of lower priority that has just got its nodes."""
+    outputs = np.flatnonzero(toy.graph.is_output)
+    needs = membership(toy.graph, outputs)
+    placed = np.array([task.primary is not None for task in state.tasks])
+    back = ~(needs & ~placed).any(axis=1)
+    new = np.array([task in homes and bool(toy.inputs[toy.number[task]]) for task in toy.tasks])
+    for waiting in np.flatnonzero(~back).tolist():
+        lacking = np.flatnonzero(needs[waiting] & ~placed).tolist()
+        wanted = sorted((costs[number] + ROUNDING_S for number in lacking), reverse=True)
+        for lower in np.flatnonzero(back).tolist():
+            if toy.graph.priority[outputs[lower]] >= toy.graph.priority[outputs[waiting]] or len(lacking) > MOST_TRIED:
+                continue
+            others = back.copy()
+            others[[lower, waiting]] = False, True
+            rooms = dict(left)
+            for number in np.flatnonzero(needs[lower] & new & ~needs[others].any(axis=0)).tolist():
+                rooms[homes[toy.tasks[number]]] += costs[number]
+            if rooms != left and _fit(wanted, sorted(room for room in rooms.values() if room > 0)):
+                before, after = toy.tasks[outputs[lower]], toy.tasks[outputs[waiting]]
+                raise StoreMisused(f"higher priorities come first, found {before} back, and {after} waits")
 
 
 def _fit(wanted: Sequence[float], rooms: Sequence[float]) -> bool:

@@ -106,6 +106,26 @@ class Capacity:
         }
 
 
+def busy_parts(run: Run, state: RunState) -> dict[str, float]:
+    """The part of the time in which the tasks and replicas of every node are busy; nothing before it is measured.
+
+    Of a batch interval, at the rate at which rows come; where they do not come by the clock, of the time that a batch
+    takes.
+    """
+    interval_s = run.settings.batches.batch_s
+    busy_s = state.load.busy_s(interval_s)
+    if busy_s is None:
+        busy_s, interval_s = tuple(task.busy_s for task in state.load.tasks), state.checkpoints.batch_s
+    if not busy_s or not interval_s:
+        return {}
+    parts = dict.fromkeys((node.name for node in state.nodes), 0.0)
+    for task, seconds in zip(state.tasks, busy_s, strict=True):
+        for copy in (task.primary, task.replica):
+            if copy is not None and copy.node in parts:
+                parts[copy.node] += seconds / interval_s
+    return parts
+
+
 def yields(run: Run, state: RunState) -> bool:
     """Whether measured capacity binds nothing, because live passes pause until all tasks are back."""
     kept = 0 if state.outage is None else state.outage.bytes

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tenax.model.graph import Bools, Ints, TaskGraph
 from tenax.model.tasks import Task
-from tenax.planning.recovery.facade import Choice, check_request, choose
+from tenax.planning.recovery.facade import check_request, choose
 from tenax.planning.recovery.fill import fill
 from tenax.planning.recovery.outage import Outage
 from tenax.planning.ticks import Ticks
@@ -32,8 +32,8 @@ def pack_recovery(
 ) -> Packing:
     """Put failed tasks on nodes with so much room, the best queries first.
 
-    The room of all nodes is planned as one capacity. What then fits no single node waits, and the rest is planned
-    again. In the end a query that fits as a whole into what is left never waits, whatever the order had in mind.
+    In the end a query that fits as a whole into what is left never waits, whatever the order had in mind. Nor does one,
+    in orders that look at queries, that would fit in place of another of lower priority.
     """
     check_request(algorithm, time_limit_s)
     costs, names = graph.cost[failed], list(rooms)
@@ -44,7 +44,6 @@ def pack_recovery(
     ticks = np.where(possible, unit.up(np.where(possible, costs, 0.0)), max(room, default=0) + 1)
     outage = Outage.of(graph, failed, ticks)
     host = pack(graph, outage, room, algorithm, time_limit_s)[0] if names else np.full(len(ticks), -1)
-    complete(outage, host, room)
     placed = host >= 0
     homes = zip(graph.tasks(outage.partitions[placed]), (names[int(node)] for node in host[placed]), strict=True)
     return Packing(dict(homes), graph.tasks(outage.queries[outage.completed(placed)]))
@@ -53,44 +52,120 @@ def pack_recovery(
 def pack(
     graph: TaskGraph, outage: Outage, room: list[int], algorithm: str | None, time_limit_s: float
 ) -> tuple[Ints, list[str]]:
-    """The node of every partition that starts now, -1 for the others, and what planned it; takes from `room`."""
+    """The node of every partition that starts now, -1 for the others, and what planned it; takes from `room`.
+
+    The room of all nodes is planned as one capacity. What then fits no single node waits, and the rest is planned
+    again. What no query comes back by takes only the room that is left in the end.
+    """
     host = np.full(len(outage.partitions), -1, dtype=np.int64)
+    if algorithm == "operator-centric":
+        choice = choose(graph, outage, outage.cost > max(room), sum(room), algorithm, time_limit_s)
+        _put(outage, np.flatnonzero(choice.partitions), host, room)
+        complete(outage, host, room)
+        return host, [choice.algorithm]
     stuck = np.zeros(len(host), dtype=np.bool_)
     names: list[str] = []
-    operator_centric = algorithm == "operator-centric"
-    for attempt in range(len(host)):  # each round but the last finds another that fits no node
+    for _ in range(PLANNED_ROUNDS):
         placed = host >= 0
-        rest = outage.after(placed)
-        blocked = (stuck[~placed]) | (rest.cost > max(room))
-        if attempt < PLANNED_ROUNDS:
-            choice = choose(graph, rest, blocked, sum(room), algorithm, time_limit_s)
-            names.append(choice.algorithm)
-        else:
-            choice = _fill_only(rest, blocked, sum(room))
-        missed = False
-        position = np.flatnonzero(~placed)
-        for partition in _packing_order(graph, rest, choice.partitions).tolist():
-            cost = int(rest.cost[partition])
-            node = max(range(len(room)), key=lambda index: (room[index], -index))
-            if cost <= room[node]:
-                room[node] -= cost
-                host[position[partition]] = node
-            else:
-                stuck[position[partition]] = missed = True
-        if operator_centric or not missed:
+        rest, position = outage.after(placed), np.flatnonzero(~placed)
+        blocked = stuck[~placed] | (rest.cost > max(room))
+        choice = choose(graph, rest, blocked, sum(room), algorithm, time_limit_s)
+        names.append(choice.algorithm)
+        missed = _put(outage, position[_by_priority(rest, choice.partitions)], host, room)
+        stuck[missed] = True
+        if not missed:
             break
+    complete(outage, host, room)
+    exchange(outage, host, room)
+    placed = host >= 0
+    rest, position = outage.after(placed), np.flatnonzero(~placed)
+    _put(outage, position[_fill(rest, room)], host, room)
     return host, names
+
+
+def _put(outage: Outage, partitions: Iterable[int], host: Ints, room: list[int]) -> list[int]:
+    """Put partitions, in this order, each on the node with most room; those that fit none are left over."""
+    missed = []
+    for partition in map(int, partitions):
+        cost = int(outage.cost[partition])
+        node = max(range(len(room)), key=lambda index: (room[index], -index))
+        if cost <= room[node]:
+            room[node] -= cost
+            host[partition] = node
+        else:
+            missed.append(partition)
+    return missed
+
+
+def _by_priority(outage: Outage, chosen: Bools) -> list[int]:
+    """The chosen partitions by which queries come back, those of the highest priority first, and of each the costlier.
+
+    Small partitions still fit into the gaps that large ones leave, and not the other way round.
+    """
+    order: dict[int, None] = {}
+    for query in _ranked(outage, np.flatnonzero(outage.completed(chosen))):
+        needed = np.flatnonzero(outage.needs[query]).tolist()
+        order.update(dict.fromkeys(sorted(needed, key=lambda partition: (-int(outage.cost[partition]), partition))))
+    return list(order)
+
+
+def _ranked(outage: Outage, queries: Iterable[int]) -> list[int]:
+    return sorted(map(int, queries), key=lambda query: (-int(outage.priority[query]), query))
+
+
+def _fill(outage: Outage, room: list[int]) -> list[int]:
+    """What is left of the room goes towards the next queries."""
+    blocked = outage.cost > max(room)
+    rest, position = outage.without(blocked), np.flatnonzero(~blocked)
+    filled = fill(rest, np.zeros(len(rest.partitions), dtype=np.bool_), sum(room))
+    return [int(partition) for partition in position[filled]]
 
 
 def complete(outage: Outage, host: Ints, room: list[int]) -> None:
     """Put the rest of every query that still fits as a whole on nodes, the highest priority first."""
-    order = sorted(range(len(outage.queries)), key=lambda query: (-int(outage.priority[query]), query))
-    for query in order:
+    for query in _ranked(outage, np.flatnonzero(~outage.completed(host >= 0))):
         lacking = np.flatnonzero(outage.needs[query] & (host < 0))
-        homes = fitting([int(outage.cost[partition]) for partition in lacking], room)
-        for partition, node in zip(lacking.tolist(), homes or (), strict=False):
-            host[partition] = node
-            room[node] -= int(outage.cost[partition])
+        homes = fitting(outage.cost[lacking].tolist(), room)
+        if homes is not None:
+            _place(outage, lacking, homes, host, room)
+
+
+def exchange(outage: Outage, host: Ints, room: list[int]) -> None:
+    """Let queries that wait take the places of others of lower priority, as long as any can. Each time priority grows.
+
+    What only the lower one needs goes. O(queries²) tries for each exchange, and at most as many exchanges.
+    """
+    for _ in range(len(outage.queries) ** 2):
+        if not _exchanged(outage, host, room):
+            return
+        complete(outage, host, room)
+
+
+def _exchanged(outage: Outage, host: Ints, room: list[int]) -> bool:
+    back = outage.completed(host >= 0)
+    for query in _ranked(outage, np.flatnonzero(~back)):
+        lacking = np.flatnonzero(outage.needs[query] & (host < 0))
+        lower = np.flatnonzero(back & (outage.priority < outage.priority[query]))
+        for other in reversed(_ranked(outage, lower)):
+            others = back.copy()
+            others[[other, query]] = False, True
+            going = np.flatnonzero(outage.needs[other] & ~outage.needs[others].any(axis=0))
+            larger = list(room)
+            for partition in going:
+                larger[host[partition]] += int(outage.cost[partition])
+            homes = fitting(outage.cost[lacking].tolist(), larger)
+            if homes is not None:
+                host[going] = -1
+                room[:] = larger
+                _place(outage, lacking, homes, host, room)
+                return True
+    return False
+
+
+def _place(outage: Outage, partitions: Ints, homes: Sequence[int], host: Ints, room: list[int]) -> None:
+    for partition, node in zip(partitions.tolist(), homes, strict=True):
+        host[partition] = node
+        room[node] -= int(outage.cost[partition])
 
 
 def fitting(costs: Iterable[int], rooms: Iterable[int]) -> list[int] | None:
@@ -123,21 +198,3 @@ def fitting(costs: Iterable[int], rooms: Iterable[int]) -> list[int] | None:
     if sum(wanted) > sum(room):
         return None
     return homes if place(0) else None
-
-
-def _fill_only(outage: Outage, blocked: Bools, room: int) -> Choice:
-    rest = outage.without(blocked)
-    partitions = np.zeros(len(outage.partitions), dtype=np.bool_)
-    partitions[~blocked] = fill(rest, np.zeros(len(rest.partitions), dtype=np.bool_), room)
-    return Choice("fill", partitions, 0)
-
-
-def _packing_order(graph: TaskGraph, outage: Outage, chosen: Bools) -> Ints:
-    """What brings queries back before what only fills; then by operator, the costlier first, then by index.
-
-    Small partitions still fit into the gaps that large ones leave, and not the other way round.
-    """
-    completes = outage.needs[outage.completed(chosen)].any(axis=0)
-    numbers = outage.partitions
-    order = np.lexsort((numbers, -outage.cost, graph.operator_of[numbers], ~completes))
-    return np.asarray(order[chosen[order]])
