@@ -18,7 +18,7 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
-    Planned,
+    PlanKind,
     PlanningFailed,
     Published,
     PublishFailed,
@@ -228,7 +228,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 BackupsPlanned(asked.batch, tuple(sorted(backups)), Promise(1.0, 1.0, 1.0, asked.batch % 2 * TASKS))
             )
         else:
-            self.tell(PlanningFailed(asked.batch, "no time", Planned.BACKUPS))
+            self.tell(PlanningFailed(asked.batch, "no time", PlanKind.BACKUPS))
 
     @precondition(lambda self: self.judge.wakes)
     @rule()
@@ -264,7 +264,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             LoggingFailed(batch + 1000, 1, "unknown"),
             Woken(99),
             BackupsPlanned(batch, TASKS, Promise(1.0, 0.0, 0.0)),
-            PlanningFailed(batch, "unknown", Planned.BACKUPS),
+            PlanningFailed(batch, "unknown", PlanKind.BACKUPS),
         )
         for event in strange:
             self.means_nothing(event)

@@ -13,7 +13,7 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
-    Planned,
+    PlanKind,
     PlanningFailed,
     Published,
     PublishFailed,
@@ -55,7 +55,7 @@ SENTENCES: dict[Happening, str | None] = {
     LoggingFailed(3, 1, "no file"): "batch 3 could not be planned and logged: no file",
     PublishFailed(PASS, False, 1, "full"): "results of pass 1.4 could not be published: full",
     PlanningFailed(20, "no time"): "no plan of replicas by batch 20: no time",
-    PlanningFailed(20, "no time", Planned.BACKUPS): "no plan of backups by batch 20: no time",
+    PlanningFailed(20, "no time", PlanKind.BACKUPS): "no plan of backups by batch 20: no time",
     BackupsMoved((B,), (), "by batch 4"): "outputs are retained by none in place of b[0], by batch 4",
     PromiseMeasured(Promise(5.0, 1.25, 0.5)): "a lost task is back within 1.75 s of 5 s allowed: 1.25 s of steps and "
     "0.5 s of scheduling, as measured",

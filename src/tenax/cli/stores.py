@@ -38,7 +38,7 @@ def inspect_command(
     from tenax.store.store import CHANGES
 
     file = store / "store.json"
-    _check_store(store)
+    check_store(store)
     about = decode_object(file.read_bytes(), str(file))
     batches = [integer(record, "batch") for record in journal.read(store / "batches")]
     manifests = Manifests(store)
@@ -174,7 +174,7 @@ def verify_command(
     """
     from tenax.takeover.verification import verify
 
-    _check_store(store)
+    check_store(store)
     folders = {}
     for word in results or []:
         name, sign, folder = word.partition("=")
@@ -211,7 +211,8 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _check_store(store: Path) -> None:
+def check_store(store: Path) -> None:
+    """Refuse a folder that is no store."""
     if not (store / "store.json").is_file():
         raise InvalidFile(f"{store}: a store has a file store.json, found none: name the folder given to --store")
 

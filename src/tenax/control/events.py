@@ -202,7 +202,7 @@ class BackupsPlanned:
     promise: Promise
 
 
-class Planned(StrEnum):
+class PlanKind(StrEnum):
     """What is planned while a run goes on."""
 
     REPLICAS = "replicas"
@@ -215,7 +215,7 @@ class PlanningFailed:
 
     batch: int
     cause: str
-    what: Planned = Planned.REPLICAS
+    what: PlanKind = PlanKind.REPLICAS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from tenax.control.events import BackupsPlanned, Event, Planned, PlanningFailed, ReplicasPlanned
+from tenax.control.events import BackupsPlanned, Event, PlanKind, PlanningFailed, ReplicasPlanned
 from tenax.control.instructions import PlanBackups, PlanReplicas
 from tenax.model.tasks import Task
 from tenax.planning.promises import Promise
@@ -23,7 +23,7 @@ def replicas_planned(order: PlanReplicas, tasks: Sequence[Task], plans: Random, 
 def backups_planned(order: PlanBackups, tasks: Sequence[Task], promises: Random) -> Event:
     """Some backups, and a promise that some tasks break."""
     if promises.random() < FAILED_PLAN:
-        return PlanningFailed(order.batch, "unlucky", Planned.BACKUPS)
+        return PlanningFailed(order.batch, "unlucky", PlanKind.BACKUPS)
     backups, late = _some(tasks, promises), _some(tasks, promises)
     return BackupsPlanned(order.batch, backups, Promise(1.0, promises.random(), order.measures.scheduling_s, late))
 

@@ -8,7 +8,7 @@ import pytest
 from dialogues import SETTINGS, A, B, C, D, Dialogue, goes_on, tree_at
 
 from tenax.control.copies import Role
-from tenax.control.events import BackupsPlanned, Planned, PlanningFailed
+from tenax.control.events import BackupsPlanned, PlanKind, PlanningFailed
 from tenax.control.instructions import PassKind, PlanBackups, RunPass
 from tenax.control.load import Arrival, Load, TaskLoad
 from tenax.control.placement.promises import measures
@@ -50,14 +50,14 @@ def test_a_plan_is_asked_for_once_the_load_is_known_and_only_for_a_latency() -> 
 def test_one_plan_is_made_at_a_time_and_a_failed_one_is_asked_for_again_later() -> None:
     talk = asked_at(10)
     assert "plan backups by batches up to 12" not in goes_on(talk, 4)
-    assert "plan backups by batches up to 14" in talk.tell(PlanningFailed(10, "no time", Planned.BACKUPS))
+    assert "plan backups by batches up to 14" in talk.tell(PlanningFailed(10, "no time", PlanKind.BACKUPS))
     assert retaining(talk) == {B}
 
 
 def test_the_failure_of_another_plan_is_not_taken_for_this_one() -> None:
     talk = asked_at(10)
-    talk.tell(PlanningFailed(10, "no time", Planned.REPLICAS))
-    talk.tell(PlanningFailed(9, "no time", Planned.BACKUPS))
+    talk.tell(PlanningFailed(10, "no time", PlanKind.REPLICAS))
+    talk.tell(PlanningFailed(9, "no time", PlanKind.BACKUPS))
     assert talk.coordinator.state.promises.request == 10
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_planned_while_tasks_are_missing() -> None:
     talk = tree_at(8, FOLLOWING, retain=[B])
     talk.loses("n4")
     assert not planned(talk)
-    talk.tell(PlanningFailed(8, "not asked for", Planned.BACKUPS))
+    talk.tell(PlanningFailed(8, "not asked for", PlanKind.BACKUPS))
     talk.comes_back()
     goes_on(talk, 8)
     assert planned(talk)
@@ -167,4 +167,6 @@ def test_a_checkpoint_notes_how_far_checkpoints_are_apart() -> None:
     assert talk.store is not None
     assert talk.store.load is not None
     assert talk.store.load.interval == 4
-    assert Load.from_data(talk.store.load.to_data()).interval == 4
+    data = talk.store.load.to_data()
+    assert isinstance(data, dict)
+    assert Load.from_data(data).interval == 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tenax.control.events import Planned, PlanningFailed, ReplicasPlanned, TaskReport
+from tenax.control.events import PlanKind, PlanningFailed, ReplicasPlanned, TaskReport
 from tenax.control.instructions import PlanReplicas
 from tenax.control.notices import ReplicasMoved
 from tenax.control.placement.capacity import Capacity
@@ -74,7 +74,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
     """Replicas stay where they are until the next plan; None if it was not asked for."""
-    if event.what is not Planned.REPLICAS or state.placement.plan_request != event.batch:
+    if event.what is not PlanKind.REPLICAS or state.placement.plan_request != event.batch:
         return None
     return replace(state, placement=replace(state.placement, plan_request=None))
 

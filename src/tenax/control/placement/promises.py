@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tenax.control.checkpoints.strategies import interval
-from tenax.control.events import BackupsPlanned, Planned, PlanningFailed
+from tenax.control.events import BackupsPlanned, PlanKind, PlanningFailed
 from tenax.control.instructions import PlanBackups
 from tenax.control.load import Load
 from tenax.control.notices import BackupsMoved, PromiseMeasured
@@ -83,7 +83,7 @@ def backups_planned(run: Run, state: RunState, event: BackupsPlanned) -> RunStat
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
     """Backups stay as they are until the next plan; None if it was not asked for."""
-    if event.what is not Planned.BACKUPS or state.promises.request != event.batch:
+    if event.what is not PlanKind.BACKUPS or state.promises.request != event.batch:
         return None
     return replace(state, promises=replace(state.promises, request=None))
 
