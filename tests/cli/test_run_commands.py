@@ -58,7 +58,7 @@ rows.key_by("sequence").apply(Totals(), name="totals").output("b", tx.console())
         (GOOD, ["--recovery-latency", "5s", "--backups", "all"], "leave one of the two out"),
         (GOOD, ["--recovery", "never"], "one of incremental, blocking, auto, found 'never'"),
         (GOOD, ["--outputs", "all"], "outputs is one of tentative, hold, found 'all'"),
-        (GOOD, ["--tentative-delay", "1s", "--recovery", "blocking"], "needs tentative outputs and recovery that does not block"),
+        (GOOD, ["--tentative-delay", "1s", "--recovery", "blocking"], "outputs and recovery that does not block"),
         (GOOD, ["--standby-nodes", "2"], "some nodes are not standby, found standby_nodes 2 of nodes 2"),
         (GOOD, ["--heartbeat", "0s"], "--heartbeat is a time above 0, found '0s'"),
         (GOOD, ["--checkpoint", "swept"], "checkpoint is one of aligned, synchronous, individual, sweeping"),
