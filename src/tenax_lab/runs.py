@@ -10,9 +10,12 @@ import polars as pl
 from tenax.application.application import Application
 from tenax.chaos.injector import Injector
 from tenax.chaos.oracle import judge, with_results_in
+from tenax.chaos.record import What
 from tenax.chaos.runs import RESULTS, STORE
 from tenax.chaos.schedule import Fault
+from tenax.control import events
 from tenax.control.instructions import Outcome
+from tenax.control.run import Place
 from tenax.engine.driver import Driver
 from tenax.engine.protection import Protected
 from tenax.errors import ClusterFailed
@@ -38,6 +41,7 @@ def run(
     ends_after: int | None = None,
     stopped: bool = False,
     by_task: bool = False,
+    place: Place | None = None,
     prepare: Callable[[RunRecorder, Driver, Path], None] = lambda _recorder, _driver, _folder: None,
 ) -> RunRecorder:
     """Run to the end on the bench's cluster; an end that is not good is an error: its measurements would mean nothing.
@@ -45,6 +49,7 @@ def run(
     - Results go to a folder of the trial's own, `folder / RESULTS / <output>`.
     - `ends_after` asks for the end when so many batches are final, of a source that has none; `stopped` says that what
       `prepare` has set up does so.
+    - `place` says where tasks begin; without it they are spread as in any run.
     - `judged` lets the oracle say whether final results are those of a run without failures, to the byte (`exact`).
     """
     settings = settings.but(heartbeat=heartbeat, keep_batches=settings.batches.keep_batches or judged)
@@ -52,7 +57,8 @@ def run(
     settings = settings.but(nodes=bench.nodes)
     folder = bench.folder()
     recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
-    driver = Driver(with_results_in(application, folder / RESULTS), folder / STORE, settings, recorder, session, plan)
+    chaotic = with_results_in(application, folder / RESULTS)
+    driver = Driver(chaotic, folder / STORE, settings, recorder, session, plan, place)
     recorder.driver, recorder.folder = driver, folder
     if ends_after is not None:
         last_wanted = ends_after
@@ -65,6 +71,17 @@ def run(
         recorder.verdict = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes)
         recorder.exact = recorder.verdict.held
     return recorder
+
+
+def ends_rows(recorder: RunRecorder, end: Path, faults: int, after_s: float) -> None:
+    """Make a file so long after the last of so many faults: a source that watches for it ends then."""
+
+    def look(_: events.Event) -> None:
+        made = [moment.at_s for moment in recorder.moments if moment.what is What.FAULT]
+        if len(made) >= faults and recorder.now_s > made[-1] + after_s:
+            end.touch()
+
+    recorder.after_event.append(look)
 
 
 def rows_per_s(recorder: RunRecorder, warmup: int) -> float:

@@ -9,7 +9,7 @@ from observing import check_run, table_rows
 from watching import Watched
 
 from tenax.engine.session import Session
-from tenax_lab import recovery_techniques
+from tenax_lab import query_recovery, recovery_techniques
 from tenax_lab.findings import Result
 from tenax_lab.loads.judged_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 from tenax_lab.registry import run_experiment
@@ -24,7 +24,15 @@ def quick(name: str, out: Path, session: Session) -> Result:
 
 
 @pytest.mark.parametrize(
-    "name", ["checkpoint-costs", "checkpoint-throughput", "standby-costs", "recovery-delay", "recovery-bound"]
+    "name",
+    [
+        "checkpoint-costs",
+        "checkpoint-throughput",
+        "standby-costs",
+        "recovery-delay",
+        "recovery-bound",
+        "repeated-losses",
+    ],
 )
 def test_a_quick_run_observes_every_case_side_and_round_and_reports_on_them(
     name: str, tmp_path: Path, four: Session
@@ -38,6 +46,16 @@ def test_active_replicas_need_one_batch_and_others_replay(tmp_path: Path, four: 
     assert rows[recovery_techniques.ALIGNED]["replayed"] == 2
     assert 0 < rows[recovery_techniques.CHECKPOINT]["replayed"] <= 5  # by what its timers have stored last
     assert rows[recovery_techniques.REPLAY]["replayed"] == 5
+
+
+def test_a_pool_takes_all_lost_tasks_at_once_and_others_wait_for_nodes(tmp_path: Path, four: Session) -> None:
+    result = quick("query-recovery", tmp_path, four)
+    rows = {row["recovery"]: row for row in table_rows(result, "From the kill")}
+    assert {row["exact"] for row in rows.values()} == {"yes"}
+    assert {row["least of optimum"] for row in rows.values()} == {1.0}
+    for side, waits in ((query_recovery.DENSITY, True), (query_recovery.BEST, False)):
+        first = result.observations.filter(what="moment", side=side).row(0, named=True)
+        assert (first["with_nodes"] < first["lost_priority"]) is waits
 
 
 def test_checkpoints_are_counted(tmp_path: Path, four: Session) -> None:

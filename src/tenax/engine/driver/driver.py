@@ -18,6 +18,7 @@ from tenax.control.coordinator import Coordinator
 from tenax.control.narrator import Happening, sentence
 from tenax.control.notices import Notice
 from tenax.control.records import plain
+from tenax.control.run import Place
 from tenax.engine.driver.answers import failed
 from tenax.engine.driver.checkpoints import Checkpoints
 from tenax.engine.driver.jobs import JobRunner, group_of
@@ -53,6 +54,7 @@ class Driver:
     - What must survive is in the store before it takes effect: ranges before a pass, a manifest after its segments,
       an entry in the commit log before results count.
     - At any moment it may die; the next driver on the same store goes on.
+    - `place` says where tasks begin, for those who measure; without it they are spread.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Driver:
         observer: Observer,
         session: Session | None = None,
         plan: Protected | None = None,
+        place: Place | None = None,
     ) -> None:
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.protection)
@@ -74,6 +77,7 @@ class Driver:
         self._session = session
         self.settings = settings
         self.plan = planned(application.topology, settings.protection) if plan is None else plan
+        self._place = place
         self.observer = observer
         self.graph = TaskGraph(application.topology)
         self._taken = taken = take_over(application, self.graph, folder.resolve(), settings, observer)
@@ -131,7 +135,9 @@ class Driver:
         try:
             self._prepare(session, work)
             plan = self.plan
-            coordinator = Coordinator(self.graph, self.settings, plan.retain, plan.replicas, self.publisher.published)
+            coordinator = Coordinator(
+                self.graph, self.settings, plan.retain, plan.replicas, self.publisher.published, self._place
+            )
             return self._loop(coordinator, pool)
         finally:
             self._stopping.set()
