@@ -67,6 +67,7 @@ SETTINGS = Settings.of(
     max_attempts=2,
     max_batches_per_round=2,
     cutover_lag=1,
+    max_rows=1_000,
 )
 
 

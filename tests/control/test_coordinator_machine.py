@@ -81,6 +81,7 @@ SETTINGS = st.builds(
     cutover_lag=st.integers(1, 3),
     patience=st.integers(1, 3),
     tentative_delay=st.sampled_from(["0s", "1s"]),
+    max_rows=st.sampled_from([None, 1_000]),
 )
 
 

@@ -264,6 +264,7 @@ def _settings(draws: Draws, per_pass: int) -> Settings:
         "replicas": 1,
         "follow_load": plans.choice([1.0, 0.05]),
         "storage_patience": draws.refusals.choice(["200ms", "1s", "5m"]),
+        "max_rows": 100,  # sizes are drawn, not measured
     }
     if (drawn["recovery"], drawn["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
         del drawn["tentative_delay"]  # nothing will be tentative
