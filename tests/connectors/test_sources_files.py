@@ -185,7 +185,12 @@ def test_a_plan_looks_at_the_files_that_it_takes_not_at_all_that_are_left(
         write(tmp_path / f"{number:02}.parquet", frame(10 * number, 10))
     looked: list[Path] = []
     is_file = Path.is_file
-    monkeypatch.setattr(Path, "is_file", lambda path: looked.append(path) or is_file(path))
+
+    def look(path: Path) -> bool:
+        looked.append(path)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", look)
     planned = files(tmp_path, time="ts", follow=False).plan(None, 1, Limits(rows=20), NOW_US)
     assert isinstance(planned, Planned)
     assert planned.rows == 20

@@ -24,7 +24,15 @@ def quick(name: str, out: Path, session: Session) -> Result:
 
 
 @pytest.mark.parametrize(
-    "name", ["checkpoint-costs", "checkpoint-throughput", "standby-costs", "recovery-delay", "recovery-bound"]
+    "name",
+    [
+        "checkpoint-costs",
+        "checkpoint-throughput",
+        "standby-costs",
+        "recovery-delay",
+        "recovery-bound",
+        "adaptive-batches",
+    ],
 )
 def test_a_quick_run_observes_every_case_side_and_round_and_reports_on_them(
     name: str, tmp_path: Path, four: Session
