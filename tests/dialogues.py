@@ -78,6 +78,7 @@ SETTINGS = Settings.of(
     cutover_lag=1,
     nodes=6,
     max_nodes=20,
+    max_rows=1_000,
 )
 
 

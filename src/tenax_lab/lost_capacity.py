@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -119,7 +119,7 @@ class Keyed(UntilEnded):
         return super().read(partition, planned).select(self.time, (pl.col("sequence") % KEYS).alias("key"))
 
 
-def places(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
+def places(graph: TaskGraph, nodes: Sequence[Node], _limits: Mapping[str, float]) -> Placement:
     """As many queries on each node, beside their sources."""
     tasks = graph.tasks(range(len(graph)))
     return Placement({task: nodes[task.index % len(nodes)].name for task in tasks}, {})

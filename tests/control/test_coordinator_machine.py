@@ -91,6 +91,7 @@ SETTINGS = st.builds(
     patience=st.integers(1, 3),
     tentative_delay=st.sampled_from(["0s", "1s"]),
     measure_every=st.sampled_from([1, 20]),
+    max_rows=st.sampled_from([None, 1_000]),
 )
 
 

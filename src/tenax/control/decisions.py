@@ -239,12 +239,13 @@ def _needed_from(state: RunState) -> int:
 
 def _log(run: Run, state: RunState) -> Decision:
     """Ahead of the passes, by a bounded number."""
-    count = state.finished + run.settings.max_batches_ahead - state.logs.logged
+    count = state.finished + state.sizes.ahead(run.settings) - state.logs.logged
     over = state.logs.ended or state.wrap_up is not None
     if state.phase is Phase.WAITING or state.logs.logging is not None or over or count < 1:
         return state, None
     request = LogRequest(state.logs.logged + 1, count, state.logs.log_attempt)
-    order = LogBatches(request.first, request.count, request.attempt, pause_s(state.logs.log_faults))
+    rows = state.sizes.limit(run.settings)
+    order = LogBatches(request.first, request.count, request.attempt, pause_s(state.logs.log_faults), rows)
     return replace(state, logs=replace(state.logs, logging=request)), order
 
 

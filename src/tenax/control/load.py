@@ -167,7 +167,7 @@ def measured(load: Load, graph: TaskGraph, homes: Sequence[str | None], event: P
     tasks = tuple(_task(before[number], primaries[number], batches, weight) for number in range(len(graph)))
     sources = [number for number in range(len(graph)) if not graph.streams[graph.operator_of[number]]]
     rows = sum(primaries[number].rows for number in sources) / batches
-    levels, moving_s = _levels(event.reports)
+    levels, moving_s = level_seconds(event.reports)
     fixed_s = max(0.0, event.seconds - moving_s) / levels
     return replace(
         load,
@@ -200,12 +200,12 @@ def _task(before: TaskLoad, report: TaskReport, batches: int, weight: float) -> 
     )
 
 
-def _levels(reports: Sequence[TaskReport]) -> tuple[int, float]:
+def level_seconds(reports: Sequence[TaskReport]) -> tuple[int, float]:
     """How many levels a pass had, and for how long the slowest node of each was busy, all together."""
     busy_s: dict[tuple[int, str], float] = {}
     for report in reports:
         busy_s[report.level, report.node] = busy_s.get((report.level, report.node), 0.0) + report.busy_s
-    levels = 1 + max(level for level, _ in busy_s)
+    levels = 1 + max((level for level, _ in busy_s), default=0)
     return levels, sum(max((s for (at, _), s in busy_s.items() if at == level), default=0.0) for level in range(levels))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tenax.control.batch_sizes import BatchSizes
 from tenax.control.copies import TaskState
 from tenax.control.instructions import Decided, Part, PassKind, Step, Stop, Trim
 from tenax.control.load import Load
@@ -269,6 +270,7 @@ class RunState:
 
     - `tasks` has one state per task, in task order. A task whose head is older than what is finished is behind; what
       depends on it can only go on tentatively.
+    - `load` and `sizes` are what was measured: of tasks and passes, and for the rows of the next batches.
     - `pending` is what the last event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
@@ -284,6 +286,7 @@ class RunState:
     promises: Promises = field(default_factory=Promises)
     failures: Failures = field(default_factory=Failures)
     load: Load = field(default_factory=Load)
+    sizes: BatchSizes = field(default_factory=BatchSizes)
     pending: tuple[Decided, ...] = ()
     wrap_up: Stop | None = None
     stop: Stop | None = None

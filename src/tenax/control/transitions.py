@@ -191,6 +191,7 @@ def _batches_logged(run: Run, state: RunState, event: BatchesLogged) -> Learned:
         logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0),
         load=replace(state.load, arrival=arrival),
         placement=replace(state.placement, due=state.placement.due or _slower(state, arrival)),
+        sizes=state.sizes.logged(event),
     )
 
 
@@ -263,11 +264,12 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
 
 
 def _measured(run: Run, state: RunState, event: PassFinished, running: Running) -> RunState:
-    """What a live pass tells of the load, if no task is missing."""
+    """What a live pass tells of the load, if no task is missing, and of the sizes of batches."""
+    batches, degraded = running.last - running.first + 1, state.outage is not None or partial(run, running)
+    state = replace(state, sizes=state.sizes.passed(run.settings, run.graph, event, batches, degraded=degraded))
     if state.outage is not None:
         return replace(state, load=replace(restored(state.load, event.reports), left_out=LEFT_OUT))
     homes = tuple(None if task.primary is None else task.primary.node for task in state.tasks)
-    batches = running.last - running.first + 1
     return replace(state, load=measured(state.load, run.graph, homes, event, batches))
 
 

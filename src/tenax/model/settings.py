@@ -38,6 +38,7 @@ from tenax.model.protection import Protection
 from tenax.model.topology import suggestion
 
 PER_PASS = 8  # batches: being behind makes passes longer, up to here
+FIRST_ROWS = 100_000  # of a batch, before the speed of a run is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +110,16 @@ class Batches:
     """What a batch takes in."""
 
     batch: Span = option(time(positive=False), "1s", "Time between batches.")
-    max_rows: int = option(count(), 100_000, "The most rows of a batch, per source.", unit="rows")
-    max_bytes: int | None = option(
-        count(), None, "The most bytes of a batch, per source.", unit="bytes", if_none="no bound", example=64 << 20
+    max_rows: int | None = option(
+        count(),
+        None,
+        "The most rows of a batch, per source.",
+        if_none=f"by measured speed, {FIRST_ROWS:,} at first",
+        unit="rows",
+        example=FIRST_ROWS,
+    )
+    max_bytes: int = option(
+        count(), 64 << 20, "The most bytes of a batch, per source, about as rows lie in memory.", unit="bytes"
     )
     strict_lateness: bool = option(switch(), False, "Stop at the first batch with late rows, before it is published.")
     keep_batches: bool = option(switch(), False, "Keep the whole batch log, so that the run can be replayed.")

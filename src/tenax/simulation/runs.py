@@ -284,6 +284,7 @@ def _settings(draws: Draws, per_pass: int) -> Settings:
         "replicas": 1,
         "follow_load": plans.choice([1.0, 0.05]),
         "storage_patience": draws.refusals.choice(["200ms", "1s", "5m"]),
+        "max_rows": 100,  # sizes are drawn, not measured
     }
     if drawn["backups"] is not Backups.ALL and draws.promises.random() < 0.5:
         drawn["recovery_latency"] = "1s"
