@@ -437,7 +437,8 @@ class Driver:
             decided = self.coordinator.handle(event)
             self.coordinator.check_invariants()
             if self.world.load is not None:
-                judge_room(self.coordinator, self.world.toy, self.world.load, event, decided)
+                costs = self.world.load.costs(self.coordinator.state.load)
+                judge_room(self.coordinator, self.world.toy, costs, event, decided)
             self.world.on_entry(self, event, decided)
             self._carry_out(decided)
 

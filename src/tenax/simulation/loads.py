@@ -14,6 +14,7 @@ import numpy as np
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import BatchesLogged, Event, NodesJoined, NodesLost, PassFinished, Started, TaskReport
 from tenax.control.instructions import Decided, RunPass
+from tenax.control.load import Load
 from tenax.control.notices import RecoveryBegun
 from tenax.control.state import Phase, RunState
 from tenax.model.protection import OPERATOR_CENTRIC, Recovery
@@ -53,6 +54,13 @@ class VirtualLoad:
         """The rows of these batches."""
         return sum(int(ROWS * self.rates[batch // PHASE % len(self.rates)]) for batch in range(first, last + 1))
 
+    def costs(self, known: Load) -> tuple[float, ...] | None:
+        """What tasks cost at the rate that is known; None if none is, or too little was measured."""
+        rate = known.arrival.rows_per_s
+        if rate is None or not known.is_measured:
+            return None
+        return tuple(busy_s * rate * INTERVAL_S / ROWS for busy_s in self.busy_s)
+
     def logged(self, event: BatchesLogged) -> BatchesLogged:
         """The same with what is known of the rows; a batch comes every second."""
         rows = self.rows(event.first, event.last)
@@ -79,36 +87,31 @@ class VirtualLoad:
         return PassFinished(event.pass_id, tuple(reports), event.at_s, FIXED_S + sum(r.busy_s for r in reports))
 
 
-def judge_room(coordinator: Coordinator, toy: Toy, load: VirtualLoad, event: Event, decided: Sequence[Decided]) -> None:
+def judge_room(
+    coordinator: Coordinator,
+    toy: Toy,
+    costs: Sequence[float] | None,
+    event: Event,
+    decided: Sequence[Decided],
+) -> None:
     """No node takes more than it has room for, and no query waits that would fit as a whole into what is left.
 
     Where live passes would pause for those that wait, all find room: in blocking recovery, and if nothing else runs.
     """
-    state = coordinator.state
-    if coordinator.settings.protection.recovery is Recovery.BLOCKING:
+    state, settings = coordinator.state, coordinator.settings
+    if settings.protection.recovery is Recovery.BLOCKING or costs is None or state.phase is not Phase.RUNNING:
         return
-    costs = _costs(coordinator, load)
-    if costs is None or state.phase is not Phase.RUNNING:
-        return
-    limit = coordinator.settings.cluster.node_limit * INTERVAL_S
+    limit = settings.cluster.node_limit * settings.batches.batch_s
+    costs = [min(limit, cost) for cost in costs]
     left = _left(state, costs, limit)
     for notice in decided:
         tasks = {task for task in toy.tasks if toy.inputs[toy.number[task]]}
         if isinstance(notice, RecoveryBegun) and not tasks <= notice.homes.keys():
             _judge_homes(toy, notice.homes, left)
-            if coordinator.settings.protection.order != OPERATOR_CENTRIC:
+            if settings.protection.order != OPERATOR_CENTRIC:
                 _judge_priorities(toy, state, costs, left, notice.homes)
     if isinstance(event, Started | NodesLost | NodesJoined) and state.nodes:
         _judge_waiting(toy, state, costs, left)
-
-
-def _costs(coordinator: Coordinator, load: VirtualLoad) -> tuple[float, ...] | None:
-    """What tasks cost at the rate that is known; None if none is, or too little was measured."""
-    state, limit = coordinator.state, coordinator.settings.cluster.node_limit * INTERVAL_S
-    rate = state.load.arrival.rows_per_s
-    if rate is None or not state.load.is_measured:
-        return None
-    return tuple(min(limit, busy_s * rate * INTERVAL_S / ROWS) for busy_s in load.busy_s)
 
 
 def _left(state: RunState, costs: Sequence[float], limit: float) -> dict[str, float]:
