@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tenax.control.batch_sizes import (
     GROWTH,
     IN_STEPS,
+    LEAST,
     LEVEL_S,
     LONGER,
     OF_DEADLINE,
@@ -245,3 +246,24 @@ def test_after_a_loss_batches_keep_their_size_until_a_pass_tells_another() -> No
     coordinator.handle(Published(live.pass_id))
     coordinator.handle(NodesLost(("n2",)))
     assert coordinator.state.sizes.limit(DEFAULT) == 400_000
+
+
+def test_batches_that_take_long_whatever_their_rows_do_not_vanish() -> None:
+    # a batch takes a quarter of a second for one row as for a thousand: smaller ones would look ever slower
+    sizes = BatchSizes(rows=25, fixed_s=0.1, behind=True)
+    for _ in range(10):
+        rows = PER_PASS * (sizes.rows or 0)
+        slow = Machine(fixed_s=0.1, row_s=PER_PASS * 0.25 / rows).passed(rows)
+        sizes = sizes.passed(DEFAULT, GRAPH, slow, PER_PASS, degraded=False)
+    assert sizes.rows is not None
+    assert sizes.rows >= LEAST
+
+
+def test_a_batch_may_always_have_the_rows_that_come_in_an_interval() -> None:
+    slow = Machine(fixed_s=0.1, row_s=1e-4).passed(PER_PASS * 2_000)
+    assert BEHIND.passed(DEFAULT, GRAPH, slow, PER_PASS, degraded=False).rows == 1_250
+    coming = BEHIND.passed(DEFAULT, GRAPH, slow, PER_PASS, degraded=False, rows_per_s=3_000.0)
+    assert coming.rows == 3_000
+    # but not more than a pass may take
+    many = BEHIND.passed(DEFAULT, GRAPH, slow, PER_PASS, degraded=False, rows_per_s=1e9)
+    assert many.rows == 1_250 * 7.5

@@ -29,6 +29,7 @@ IN_STEPS = 4  # times what steps took is the most that rows are said to take: el
 WORTH = 9  # times the fixed part is what rows should get, so that scheduling is a tenth of a pass
 LONGER = 2  # times the interval is the most that rows get for that
 WITHOUT_INTERVAL_S = 1.0  # for rows, where batches follow each other at once; shorter intervals may come to that
+LEAST = 1_000  # rows: of few, a batch takes as long as of none, and smaller ones would make it look ever slower
 OF_DEADLINE = 8  # the part of its deadline that a pass is planned for at most: rounds have to meet it on fewer nodes
 
 
@@ -59,9 +60,19 @@ class BatchSizes:
         return replace(self, behind=not event.caught_up)
 
     def passed(
-        self, settings: Settings, graph: TaskGraph, event: PassFinished, batches: int, *, degraded: bool
+        self,
+        settings: Settings,
+        graph: TaskGraph,
+        event: PassFinished,
+        batches: int,
+        *,
+        degraded: bool,
+        rows_per_s: float | None = None,
     ) -> BatchSizes:
-        """After a live pass of so many batches; while tasks are missing a pass looks cheap, and sizes only fall."""
+        """After a live pass of so many batches; while tasks are missing a pass looks cheap, and sizes only fall.
+
+        A batch may always have the rows that come in an interval, at so many a second: else the run would fall behind.
+        """
         levels, busy_s = level_seconds(event.reports)
         beside_s = min(max(0.0, event.seconds - busy_s), levels * LEVEL_S)
         fixed_s = beside_s if self.fixed_s is None else min(self.fixed_s, beside_s)
@@ -70,12 +81,14 @@ class BatchSizes:
         took_s, wanted_s = min(event.seconds - fixed_s, IN_STEPS * busy_s), for_rows_s(settings, fixed_s)
         if not rows or took_s <= 0.0:
             return sizes
-        times = wanted_s / took_s * batches / settings.max_batches_per_pass
+        each = rows / took_s * batches / settings.max_batches_per_pass  # rows of a batch for a second of a full pass
+        in_time = each * settings.bounds.pass_deadline_s / OF_DEADLINE
+        least = max(1, round(min(max(LEAST, (rows_per_s or 0.0) * settings.batches.batch_s), in_time)))
         if self.behind and not degraded:
-            return replace(sizes, rows=max(1, round(rows * min(times, GROWTH))))
+            return replace(sizes, rows=max(least, round(min(each * wanted_s, rows * GROWTH))))
         if took_s <= wanted_s:
             return sizes  # small batches say nothing of large ones
-        return replace(sizes, rows=max(1, min(round(rows * times), self.rows or round(rows))))
+        return replace(sizes, rows=max(least, min(round(each * wanted_s), self.rows or round(rows))))
 
 
 def for_rows_s(settings: Settings, fixed_s: float) -> float:

@@ -266,7 +266,12 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
 def _measured(run: Run, state: RunState, event: PassFinished, running: Running) -> RunState:
     """What a live pass tells of the load, if no task is missing, and of the sizes of batches."""
     batches, degraded = running.last - running.first + 1, state.outage is not None or partial(run, running)
-    state = replace(state, sizes=state.sizes.passed(run.settings, run.graph, event, batches, degraded=degraded))
+    state = replace(
+        state,
+        sizes=state.sizes.passed(
+            run.settings, run.graph, event, batches, degraded=degraded, rows_per_s=state.load.arrival.rows_per_s
+        ),
+    )
     if state.outage is not None:
         return replace(state, load=replace(restored(state.load, event.reports), left_out=LEFT_OUT))
     homes = tuple(None if task.primary is None else task.primary.node for task in state.tasks)
