@@ -23,7 +23,7 @@ from tenax.model.settings import Settings
 if TYPE_CHECKING:
     from tenax.control.events import BatchesLogged, PassFinished, TaskReport
 
-GROWTH = 4  # times the rows of the last pass at most
+GROWTH = 8  # times the rows of the last pass at most
 LEVEL_S = 0.1  # is scheduling of a level at most: whatever else passes beside steps grows with rows, which travel
 IN_STEPS = 4  # times what steps took is the most that rows are said to take: else busy machines make batches vanish
 WORTH = 9  # times the fixed part is what rows should get, so that scheduling is a tenth of a pass
@@ -50,10 +50,15 @@ class BatchSizes:
         """The most rows of a source in the next batches; None if that is as the settings say."""
         return self.rows if settings.batches.max_rows is None else None
 
-    def ahead(self, settings: Settings) -> int:
-        """How many batches may be logged beyond the finished ones: one pass, before it is known what that takes."""
-        unknown = settings.batches.max_rows is None and self.fixed_s is None
-        return settings.max_batches_per_pass if unknown else settings.max_batches_ahead
+    def count(self, settings: Settings, unfinished: int) -> int:
+        """How many batches to log next, if so many are logged and not finished.
+
+        Those of one pass at a time, so that they have the newest size; one in all before it is known what a pass takes.
+        """
+        ahead, per_pass = settings.max_batches_ahead - unfinished, settings.max_batches_per_pass
+        if settings.batches.max_rows is not None:
+            return ahead
+        return per_pass - unfinished if self.fixed_s is None else min(ahead, per_pass)
 
     def logged(self, event: BatchesLogged) -> BatchSizes:
         """After batches were logged."""

@@ -239,7 +239,7 @@ def _needed_from(state: RunState) -> int:
 
 def _log(run: Run, state: RunState) -> Decision:
     """Ahead of the passes, by a bounded number."""
-    count = state.finished + state.sizes.ahead(run.settings) - state.logs.logged
+    count = state.sizes.count(run.settings, state.logs.logged - state.finished)
     over = state.logs.ended or state.wrap_up is not None
     if state.phase is Phase.WAITING or state.logs.logging is not None or over or count < 1:
         return state, None
