@@ -57,7 +57,7 @@ class RecoveryPlan(Plan[Case]):
     load: Load = field(default_factory=lambda: Load(100, 750))
     batch_s: float = 2.0
     checkpoint_s: float = 10.0
-    kill_after_s: float = 24.0
+    kill_after_s: float = 40.0
     away_s: float = 8.0
     gap_s: float = 6.0
     tail_s: float = 24.0

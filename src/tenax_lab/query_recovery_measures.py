@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from tenax.chaos.record import Moment, What
+from tenax.chaos.record import Moment, What, names
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.engine.queries import AVAILABLE, Phase
@@ -125,7 +125,7 @@ def recovery_rows(recorder: RunRecorder, watch: RecoveryWatch, window_s: float) 
     killed_s, known_s = kill_times(recorder.moments)
     graph = recorder.graph
     outputs = np.flatnonzero(graph.is_output)
-    names = {str(graph.task(int(number))): place for place, number in enumerate(outputs)}
+    places = {str(graph.task(int(number))): place for place, number in enumerate(outputs)}
     lost, priority = watch.queries, graph.priority[outputs]
     if not lost.any():
         raise ClusterFailed("a loss of nodes cuts queries off, found none: kill nodes that hold aggregates")
@@ -140,7 +140,7 @@ def recovery_rows(recorder: RunRecorder, watch: RecoveryWatch, window_s: float) 
     queries = [row for row in recorder.rows if row[WHAT] == Kind.QUERY and row["phase"] != Phase.BEGINS]
     shares: dict[bool, list[tuple[bool, bool]]] = {True: [], False: []}
     for row in queries:
-        place = names[f"{row['output']}[{row['partition']}]"]
+        place = places[f"{row['output']}[{row['partition']}]"]
         interval = _query(row, killed_s, is_lost=bool(lost[place]), priority=float(priority[place]))
         after_s = interval["after_s"]
         assert isinstance(after_s, float)
@@ -170,17 +170,16 @@ def recovery_rows(recorder: RunRecorder, watch: RecoveryWatch, window_s: float) 
 
 
 def kill_times(moments: Iterable[Moment]) -> tuple[float, float]:
-    """When the nodes of aggregates were killed, and when the run knew: the last kill that lost tasks."""
-    killed_s = known_s = None
+    """When the nodes of aggregates were killed, and when the run knew of all of them."""
+    killed_s, unknown = None, set[str]()
     for moment in moments:
-        if moment.what is What.FAULT and moment.detail["kind"] == "kill":
-            killed_s = moment.at_s
-        elif moment.what is What.LOST and moment.detail["outage"]:
-            known_s = moment.at_s
-            break
-    if killed_s is None or known_s is None:
-        raise ClusterFailed("nodes are killed and missed, found none that were: kill nodes that hold aggregates")
-    return killed_s, known_s
+        if moment.what is What.FAULT and "[" in str(moment.detail["fault"]):  # it names tasks
+            killed_s, unknown = moment.at_s, set(names(moment.detail["nodes"]))
+        elif moment.what is What.LOST and unknown:
+            unknown -= set(names(moment.detail["nodes"]))
+            if killed_s is not None and not unknown:
+                return killed_s, moment.at_s
+    raise ClusterFailed("nodes of aggregates are killed and missed, found none that were: see spark.log")
 
 
 def _since(row: Row, killed_s: float) -> Row:

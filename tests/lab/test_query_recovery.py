@@ -50,7 +50,7 @@ def test_the_top_is_what_all_queries_need_and_the_bottom_what_only_the_last_ones
 def test_only_the_best_case_keeps_its_pool_and_needs_no_node_to_return() -> None:
     faults = FULL.faults(GRAPH, Case(TOP, 4), DENSITY)
     assert [str(fault) for fault in faults[: FULL.pool]] == [f"--kill rack{rack}@1b" for rack in (10, 11, 12, 13)]
-    assert [str(fault.when) for fault in faults[FULL.pool + 1 :]] == ["32s", "38s", "44s", "50s"]
+    assert [str(fault.when) for fault in faults[FULL.pool + 1 :]] == ["48s", "54s", "60s", "66s"]
     assert len(FULL.faults(GRAPH, Case(TOP, 4), BEST)) == 1
 
 
@@ -97,7 +97,7 @@ def watched(slots: int) -> tuple[RunRecorder, RecoveryWatch, Coordinator]:
     lost, back = events.NodesLost(("n1",)), events.NodesJoined((Node("n3", slots=slots),))
     for event in (events.Started(1, nodes(3, slots), None, 0, {}), lost, back):
         if isinstance(event, events.NodesLost):
-            recorder.note(What.FAULT, kind="kill", nodes=["n1"])
+            recorder.note(What.FAULT, kind="kill", fault="--kill o0[0]@6s", nodes=["n1"])
         recorder.handled(coordinator, event, coordinator.handle(event))
     return recorder, watch, coordinator
 
@@ -135,9 +135,14 @@ def test_availability_is_of_the_queries_that_were_cut_off_within_the_window() ->
     assert known["query"]["after_s"] == pytest.approx(2.0)
 
 
-def test_a_run_without_a_loss_of_tasks_is_no_measurement() -> None:
+def test_the_loss_of_the_pool_is_no_loss_of_queries() -> None:
+    pool = Moment(1.0, What.FAULT, {"kind": "kill", "fault": "--kill rack4@1b", "nodes": ["n3"]})
+    gone = Moment(1.1, What.LOST, {"nodes": ["n3"], "outage": False})
+    hosts = Moment(7.0, What.FAULT, {"kind": "kill", "fault": "--kill o0[0]+o2[0]@6s", "nodes": ["n1", "n2"]})
+    missed = [Moment(at_s, What.LOST, {"nodes": [name], "outage": False}) for at_s, name in ((7.1, "n1"), (7.3, "n2"))]
+    assert kill_times([pool, gone, hosts, *missed]) == (7.0, 7.3)
     with pytest.raises(ClusterFailed):
-        kill_times([Moment(1.0, What.FAULT, {"kind": "kill"}), Moment(1.1, What.LOST, {"nodes": [], "outage": False})])
+        kill_times([pool, gone, hosts, missed[0]])
 
 
 def observed() -> pl.DataFrame:
