@@ -319,19 +319,19 @@ def queries_of_low_priority_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "seen"),
+    ("mistake", "seen", "likely"),
     [
-        (nodes_take_everything, "nodes take what they have room for"),
-        (queries_that_fit_are_not_looked_for, "no query waits that would fit"),
-        (queries_of_low_priority_come_first, "higher priorities come first"),
+        (nodes_take_everything, "nodes take what they have room for", ()),
+        (queries_that_fit_are_not_looked_for, "no query waits that would fit", (179, 249)),
+        (queries_of_low_priority_come_first, "higher priorities come first", (14, 34)),
     ],
 )
 def test_the_judges_see_nodes_that_are_too_full_and_priorities_that_are_passed_over(
-    mistake: Mistake, seen: str, monkeypatch: pytest.MonkeyPatch
+    mistake: Mistake, seen: str, likely: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
     with pytest.raises(SimulationFailed, match=seen):
-        all(simulate(seed, shape=Shape.SHORT) for seed in range(MOST_SEEDS))
+        all(simulate(seed, shape=Shape.SHORT) for seed in (*likely, *range(MOST_SEEDS)))
 
 
 def test_the_invariants_see_that_forks_outlive_the_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
