@@ -24,6 +24,7 @@ from tenax.control.instructions import (
     Decided,
     LogBatches,
     PassKind,
+    PlanBackups,
     PlanReplicas,
     Publish,
     RequestNodes,
@@ -34,7 +35,15 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
-from tenax.control.notices import RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
+from tenax.control.notices import (
+    BackupsMoved,
+    PromiseMeasured,
+    RecoveryBegun,
+    ReplicaPromoted,
+    ReplicasMoved,
+    RolledBack,
+    TasksMoved,
+)
 from tenax.control.recovery.failures import JobFailed
 from tenax.control.versions import Version
 from tenax.model.cluster import Node
@@ -67,6 +76,9 @@ SETTINGS = Settings.of(
     max_attempts=2,
     max_batches_per_round=2,
     cutover_lag=1,
+    nodes=6,
+    max_nodes=20,
+    max_rows=1_000,
 )
 
 
@@ -239,12 +251,18 @@ def lines(each: Decided) -> list[str]:
             return [f"promote {each.task} {each.node}"]
         case RecoveryBegun():
             homes = ", ".join(f"{task} {node}" for task, node in each.homes.items())
-            waiting = f"; waiting: {_names(each.waiting)}" if each.waiting else ""
-            return [f"recover {homes}; queries: {_names(each.queries)}{waiting}"]
+            waiting = f"; waiting: {_names(each.waiting)}, {each.reason}" if each.waiting else ""
+            return [f"recover {homes or 'nothing'}; queries: {_names(each.queries)}{waiting}"]
         case RolledBack():
             return [f"roll back to {each.number}: {each.reason}"]
         case PlanReplicas():
             return [f"plan replicas by batches up to {each.batch}"]
+        case PlanBackups():
+            return [f"plan backups by batches up to {each.batch}"]
+        case BackupsMoved():
+            return [f"move backups from {_names(each.before)} to {_names(each.after)}: {each.reason}"]
+        case PromiseMeasured():
+            return [f"promise {each.promise.total_s:g} of {each.promise.bound_s:g} s: {_names(each.promise.broken_by)}"]
         case TasksMoved():
             return [f"move {', '.join(f'{task} {node}' for task, node in each.homes.items())}"]
         case ReplicasMoved():

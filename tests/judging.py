@@ -14,6 +14,7 @@ from tenax.control.instructions import (
     LogBatches,
     Outcome,
     PassKind,
+    PlanBackups,
     Publish,
     Reading,
     RunPass,
@@ -70,6 +71,7 @@ class Judge:
         self.logging: LogBatches | None = None
         self.publishing: Publish | None = None
         self.storing: StoreCheckpoint | None = None
+        self.planning: PlanBackups | None = None
         self.wakes: list[Wake] = []
         self.stopped: Stop | None = None
         self.disturbed = False
@@ -111,6 +113,10 @@ class Judge:
                 case RolledBack():
                     assert each.number in self.checkpoints
                     self.disturbed = True
+                case PlanBackups():
+                    assert self.planning is None, "backups are planned once at a time"
+                    assert each.batch == self.finished
+                    self.planning = each
                 case Wake():
                     self.wakes.append(each)
                 case Stop():

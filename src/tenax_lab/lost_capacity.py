@@ -115,7 +115,7 @@ class Keyed(TappedRows):
         return super().read(partition, planned).select(self.time, (pl.col("sequence") % KEYS).alias("key"))
 
 
-def places(graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
+def places(graph: TaskGraph, nodes: Sequence[Node], _limits: Mapping[str, float]) -> Placement:
     """As many queries on each node, beside their sources."""
     tasks = graph.tasks(range(len(graph)))
     return Placement({task: nodes[task.index % len(nodes)].name for task in tasks}, {})

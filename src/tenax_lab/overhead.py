@@ -18,7 +18,7 @@ from tenax.connectors.parquet import parquet
 from tenax.connectors.workloads import elements
 from tenax.engine.driver import Driver
 from tenax.model.graph import TaskGraph
-from tenax.model.settings import Batches, Settings
+from tenax.model.settings import FIRST_ROWS, Settings
 from tenax.pictures.figures import Curve, Panel, Reference
 from tenax.planning.levels import layout
 from tenax.store.events import MAX_EVENT_BYTES
@@ -442,7 +442,7 @@ EXPERIMENT = Experiment(
             KEYS: (Load(80, 10_000, 4_000, "10h", "10h", 10, 40), Load(80, 10_000, 40_000, "10h", "10h", 10, 40)),
             WINDOW: (Load(160, 10_000, 100, "10s", warmup=104), Load(160, 10_000, 100, "100s", warmup=104)),
             ROWS: (Load(60, 1_000, 100), Load(60, 100_000, 100)),
-            FULL_BATCHES: (Load(100, Batches().max_rows, 1_000, warmup=20), None),
+            FULL_BATCHES: (Load(100, FIRST_ROWS, 1_000, warmup=20), None),
             SMALL_BATCHES: (Load(200, 20_000, 1_000, warmup=20), None),
         },
     ),

@@ -10,7 +10,7 @@ import polars as pl
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
-from tenax.connectors.files import files
+from tenax.connectors.files import FileSource, files
 from tenax.connectors.parquet import parquet, read_committed
 from tenax.engine.virtual_machine import JVM_OPTIONS
 from tenax.pictures.figures import Curve, Panel, Reference
@@ -19,7 +19,7 @@ from tenax_lab.findings import Claim, Findings, Table
 from tenax_lab.lab import Bench, Experiment, Plan, Row, Trial
 from tenax_lab.processes import run_side
 from tenax_lab.report import curves, median, percentile, ratios, spread, table, value, values, yes_no
-from tenax_lab.sides.inputs import Shape, write_inputs
+from tenax_lab.sides.inputs import COLUMNS, Shape, write_inputs
 
 TENAX, STRUCTURED, POLARS = "Tenax", "Structured Streaming", "plain Polars"
 QUERIES = {"means": "windowed mean per key", "joined": "windowed join"}
@@ -169,14 +169,19 @@ def same_results(sides: Mapping[str, pl.DataFrame]) -> int:
 def application(query: str, inputs: Path, *, follow: bool) -> Application:
     """The query as a user of Tenax writes it; the run says where results go."""
     topology = Topology(query)
-    locations = topology.source("locations", files(inputs / "locations", time="ts", follow=follow), partitions=NODES)
+    locations = topology.source("locations", _files(inputs, "locations", follow=follow), partitions=NODES)
     stream = locations.key_by("segment").window("10s", every="1s").aggregate(pl.col("speed").mean(), name="means")
     if query == "joined":
-        reports = topology.source("reports", files(inputs / "reports", time="ts", follow=follow), partitions=NODES)
+        reports = topology.source("reports", _files(inputs, "reports", follow=follow), partitions=NODES)
         counts = reports.key_by("segment").window("10s", every="1s").aggregate(pl.len().alias("reports"), name="counts")
         stream = stream.join(counts, on=["segment", "window"])
     stream.output(OUTPUT, parquet(Path(OUTPUT)))
     return topology.build()
+
+
+def _files(inputs: Path, kind: str, *, follow: bool) -> FileSource:
+    """The files of a kind; those that have yet to appear do not say their columns."""
+    return files(inputs / kind, time="ts", follow=follow, schema=COLUMNS[kind] if follow else None)
 
 
 def settled(frame: pl.DataFrame) -> pl.DataFrame:

@@ -81,7 +81,8 @@ class BoundPlan(Plan[Case]):
     def protection(self, bound_s: float, recovery: str) -> Protection:
         """What a user asks for who wants lost tasks back within a bound."""
         latency = f"{round(bound_s * 1_000_000)}us"
-        return Protection(recovery_latency=latency, recovery=recovery, checkpoint_every=self.interval)
+        # the plan that is judged stays: T(v) was measured before, with medians over all tasks of an operator
+        return Protection(recovery_latency=latency, recovery=recovery, checkpoint_every=self.interval, follow_load=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ EXPERIMENTS = (
     Entry("partial-replication",
           "Outputs after the loss of all primaries with replicas for all, half and none of the tasks",
           "Su, Zhou 2016, Figure 10"),
+    Entry("adaptive-batches", "Speed of a backlog and latency without one, over the rows of a batch",
+          "goals of ours"),
 )
 # fmt: on
 

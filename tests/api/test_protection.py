@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import get_overloads
 
 import polars as pl
@@ -17,11 +18,14 @@ from tenax.connectors.workloads import elements
 from tenax.control.coordinator import Coordinator
 from tenax.engine.protection import planned
 from tenax.errors import Infeasible, InvalidRequest, TenaxError, UnknownTask
+from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
 from tenax.model.options import options_of
 from tenax.model.protection import Backups, OperatorProtection, Outputs, Protection, Recovery, Strategy
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+from tenax.planning.measured import Measures
+from tenax.planning.promises import Promise
 from tenax.planning.rates import Rows
 
 
@@ -38,11 +42,16 @@ SAID: list[tuple[Callable[[Topology], None], str]] = [
     (lambda topology: topology.protect(replicas=True), "found True"),
     (lambda topology: topology.protect(replicas="most"), "found 'most'"),
     (lambda topology: topology.protect(backups="sauce"), "found 'sauce': did you mean 'source'"),
+    (lambda topology: topology.protect(backups="sums"), "all or a list of tasks, found 'sums'"),
+    (lambda topology: topology.protect(backups=["sums[0]"], recovery_latency="5s"), "leave one of the two out"),
     (lambda topology: topology.protect(backups="planned"), "planned backups need a recovery_latency"),
     (lambda topology: topology.protect(backups="all", recovery_latency="5s"), "leave one of the two out"),
     (lambda topology: topology.protect(recovery_latency="0s"), "above 0, found '0s'"),
     (lambda topology: topology.protect(recovery_latency="soon"), "found 'soon'"),
-    (lambda topology: topology.protect(recovery="fast"), "recovery is one of incremental, blocking, found 'fast'"),
+    (
+        lambda topology: topology.protect(recovery="fast"),
+        "one of incremental, blocking, auto, found 'fast'",
+    ),
     (lambda topology: topology.protect(outputs="none"), "outputs is one of tentative, hold, found 'none'"),
     (lambda topology: topology.protect(order="best"), "found 'best'"),
     (lambda topology: topology.protect(tentative_delay="2s", outputs="hold"), "needs tentative outputs"),
@@ -70,7 +79,8 @@ def test_a_wrong_word_is_refused_where_it_is_said(protect: Callable[[Topology], 
     [
         (Protection(("numbers[0]",)), InvalidRequest, "sources need no replica, found numbers[0]"),
         (Protection(("sums[7]",)), UnknownTask, "sums[7]"),
-        (Protection(recovery_latency="500ms"), Infeasible, "above 0.5 s"),
+        (Protection(backups=("sums[7]",)), UnknownTask, "sums[7]"),
+        (Protection(backups=("sums[*]", "numbers[0]")), InvalidRequest, "sources retain nothing: they have their log"),
     ],
 )
 def test_what_the_topology_cannot_give_is_refused_before_the_run(
@@ -130,7 +140,54 @@ def test_a_latency_makes_tasks_retain_their_outputs_but_never_sources() -> None:
     plan = planned(topology().build().topology, Protection(recovery_latency="1s"))
     assert {task.operator for task in plan.retain} == {"sums"}
     assert plan.latency_s == 1.0
-    assert "outputs retained by sums[0 1] (a lost task is back within 1 s)" in plan.line
+    words = "a lost task is back within 1 s, reckoned with a second per task until it is measured"
+    assert f"outputs retained by sums[0 1] ({words})" in plan.line
+
+
+def with_times(seconds: float) -> model.Topology:
+    """The topology, of which every task but the sources says how long it takes."""
+    built = topology().build().topology
+    timed = (replace(each, reprocess=1.0 if each.is_source else seconds) for each in built.operators)
+    return replace(built, operators=tuple(timed))
+
+
+def test_a_latency_below_a_second_is_taken_unless_tasks_are_known_to_take_longer() -> None:
+    plan = planned(topology().build().topology, Protection(recovery_latency="500ms"))
+    assert plan.retain == (Task("sums", 0), Task("sums", 1))  # the best that can be had until it is measured
+    assert "is back within 1 s, reckoned with a second per task" in plan.line
+    declared = planned(with_times(0.25), Protection(recovery_latency="500ms"))
+    assert declared.retain == ()
+    assert "is back within 0.5 s, reckoned with the times declared" in declared.line
+    with pytest.raises(Infeasible, match=r"above 0\.5 s"):
+        planned(with_times(2.0), Protection(recovery_latency="500ms"))
+
+
+def measured(busy_s: float) -> Measures:
+    """Every task is so long busy with a batch, ten of these lie between checkpoints, and out has 900 MB to read."""
+    even, state_bytes = (busy_s,) * 6, (0.0,) * 4 + (9e8,) * 2
+    return Measures(Rows((1.0,) * 6, (1.0,) * 6), even, (10,) * 6, state_bytes, restore_s=1e-9, scheduling_s=0.3)
+
+
+def test_backups_follow_what_was_measured_and_the_promise_includes_scheduling() -> None:
+    plan = planned(topology().build().topology, Protection(recovery_latency="2s"))
+    assert plan.retain == ()
+    easy = plan.followed(measured(0.01), plan.retain, detection_s=0.1)
+    assert (easy.backups, easy.promise) == ((), Promise(2.0, 1.1, 0.4))  # the log is read, sums are stepped
+    sums, out = ((Task(name, 0), Task(name, 1)) for name in ("sums", "out"))
+    tight = plan.followed(measured(0.05), plan.retain, detection_s=0.1)  # 1.9 s of steps, and 0.4 s beside them
+    assert (tight.backups, tight.promise) == (sums, Promise(2.0, 1.0, 0.4))
+    late = plan.followed(measured(0.1), sums, detection_s=0.1)
+    assert (late.backups, late.promise) == (sums, Promise(2.0, 2.0, 0.4, sums))
+    still = planned(topology().build().topology, Protection(recovery_latency="2s", follow_load=1.0))
+    stays = still.followed(measured(0.05), (), detection_s=0.1)
+    assert (stays.backups, stays.promise) == ((), Promise(2.0, 1.9, 0.4, out))
+
+
+def test_named_tasks_retain_their_outputs_if_there_are_consumers_for_them() -> None:
+    plan = planned(topology().build().topology, Protection(backups=("out[*]", "sums[1]")))
+    assert plan.retain == (Task("sums", 1),)
+    assert plan.line.endswith("outputs retained by sums[1]")
+    assert planned(topology().build().topology, Protection(backups=())).retain == ()
 
 
 def test_every_word_reaches_the_coordinator() -> None:
@@ -148,6 +205,8 @@ def test_what_the_command_line_says_wins_over_the_application() -> None:
     assert overridden(own, {"replicas": None, "outputs": None}) == own
     assert overridden(own, {"replicas": "7"}).replicas == 7
     assert overridden(own, {"replicas": "a[0], b[*]"}).replicas == ("a[0]", "b[*]")
+    assert overridden(own, {"backups": "a[0], b[*]"}) == Protection(3, None, ("a[0]", "b[*]"), outputs="hold")
+    assert overridden(Protection(backups=("a[0]",)), {"recovery_latency": "2s"}) == Protection(recovery_latency="2s")
     assert overridden(own, {"backups": "all"}) == Protection(3, None, "all", outputs="hold")
     assert overridden(Protection(backups="all"), {"recovery_latency": "2s"}) == Protection(recovery_latency="2s")
     assert overridden(Protection(tentative_delay="2s"), {"outputs": "hold"}) == Protection(outputs="hold")

@@ -32,6 +32,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: tx.run(topology(), nodes=0), "found 0"),
     (lambda: tx.run(topology(), batch="soon"), "found 'soon'"),
     (lambda: tx.run(topology(), replicas="some"), "found 'some'"),
+    (lambda: tx.run(topology(), plan="nowhere.json"), "nowhere.json: no such file: check the path"),
+    (lambda: tx.run(topology(), plan="plan.json", replicas=2), "found replicas beside it: leave one of the two out"),
     (lambda: tx.run(tx.Topology("t")), "topology 't' has an output, found none"),
     (lambda: tx.run(topology(None), drain=True), "a source that is drained runs out of rows, found 'numbers'"),
     (lambda: tx.collect(5), "collect takes a stream or a topology, found int"),  # type: ignore[call-overload]

@@ -134,7 +134,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: numbers().output("out", print), "write tx.callback(...) around a function"),
     (lambda: numbers().output(tx.console(), "out"), "the name of an output is text"),
     (lambda: numbers().output("My output", tx.console()), "found 'My output': rename it"),
-    (lambda: numbers().output("out", tx.console(), priority="high"), "at least 0, found str 'high': write 1.0"),
+    (lambda: numbers().output("out", tx.console(), priority="high"), "per task, found str 'high': write 1.0"),
+    (lambda: numbers().output("out", tx.console(), priority=["high"]), "a list of one per task, found str 'high'"),
+    (lambda: numbers(3).output("out", tx.console(), priority=[3, 1]), "are one per task (3), found 2: write as many"),
+    (lambda: numbers().output("out", tx.console(), priority=[]), "found 0: write as many, or one number for all"),
     (lambda: numbers().output("out", tx.console(), priority=-1), "found int -1"),
     (lambda: numbers().output("out", tx.console(), priority=float("nan")), "found float nan"),
     (lambda: tx.parquet(5), "parquet writes to a folder, found 5"),  # type: ignore[arg-type]

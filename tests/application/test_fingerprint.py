@@ -317,7 +317,7 @@ def test_a_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
     assert json.loads(outputs[0])["operators"]
 
 
-def simple(name: str = "t", *, limit: int = 20, swapped: bool = False, priority: float = 1.0) -> Topology:
+def simple(name: str = "t", *, limit: int = 20, swapped: bool = False, priority: float | list[float] = 1.0) -> Topology:
     topology = Topology(name)
     sources = ["a", "b"]
     streams = {name: topology.source(name, elements(rate=10)) for name in (sources[::-1] if swapped else sources)}
@@ -327,9 +327,10 @@ def simple(name: str = "t", *, limit: int = 20, swapped: bool = False, priority:
 
 
 def test_the_order_of_declarations_and_priorities_may_change(tmp_path: Path) -> None:
-    first, other = simple().build(), simple(swapped=True, priority=9.0).build()
-    before, after = (placed(each.fingerprint(), each.sinks, tmp_path) for each in (first, other))
-    assert compared(other, before, after).is_empty
+    first = simple().build()
+    for other in (simple(swapped=True, priority=9.0).build(), simple(priority=[9.0]).build()):
+        before, after = (placed(each.fingerprint(), each.sinks, tmp_path) for each in (first, other))
+        assert compared(other, before, after).is_empty
 
 
 @pytest.mark.parametrize("which", ["polars", "python"])

@@ -50,6 +50,20 @@ def test_an_attempt_that_failed_halfway_is_gone_on_with(tmp_path: Path) -> None:
     store.close()
 
 
+def test_batches_have_the_rows_that_were_asked_for_last(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")
+    topology = Topology("plain")
+    source = files(tmp_path / "rows", time="ts", follow=False, time_unit="s", any_time=True)
+    topology.source("rows", source).output("out", parquet(tmp_path / "out"))
+    store = Store.open(tmp_path / "store", {})
+    planner = BatchPlanner(topology.build(), store, Limits(ROWS_EACH), 0.0)
+    for first, rows in ((1, None), (2, 4), (3, None), (4, 30)):
+        planner.log(first, 1, threading.Event(), rows)
+    store.close()
+    assert [planner.batch(number).rows for number in range(1, 5)] == [ROWS_EACH, 4, 4, ROWS - ROWS_EACH - 8]
+
+
 def test_nobody_knows_the_latency_of_batches_that_an_earlier_driver_logged(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")

@@ -69,6 +69,22 @@ def test_describe_as_json(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [(output["name"], output["priority"]) for output in data["outputs"]] == [("counts", 2.0)]
 
 
+def test_an_output_may_have_a_priority_for_each_of_its_tasks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(APP.replace("priority=2", "priority=[3, 1]"))
+    assert run(["describe", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outputs"][0]["priority"] == [3.0, 1.0]
+    assert run(["describe", str(path)]) == 0
+    assert "out/counts 3, 1" in " ".join(capsys.readouterr().out.split())
+    failed = ["--failed", "counts[*]", "--capacity", "1", "--json"]
+    assert run(["plan", "recovery", str(path), *failed]) == 0
+    assert json.loads(capsys.readouterr().out)["queries"] == ["counts[0]"]
+    assert run(["describe", str(path), "parallelism=3"]) == 2
+    assert "the priorities of output 'counts' are one per task (3), found 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from dialogues import HOMES, NODES, SETTINGS, TREE, Dialogue
+from dialogues import HOMES, NODES, SETTINGS, TREE, B, C, Dialogue, goes_on, tree_at
 from rich.console import Console
 
 from tenax.api.streams import Topology
@@ -18,7 +18,7 @@ from tenax.connectors.delivery import console
 from tenax.connectors.parquet import parquet
 from tenax.connectors.workloads import elements
 from tenax.control.copies import Role
-from tenax.control.events import CheckpointStored
+from tenax.control.events import BackupsPlanned, CheckpointStored
 from tenax.control.instructions import Outcome, PassKind, RunPass, Step, Stop
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.engine.driver.latecomers import Latecomers
@@ -27,6 +27,7 @@ from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.computation import NO_WATERMARK_US
 from tenax.operators.lateness import Overdue
+from tenax.planning.promises import Promise
 
 
 @pytest.fixture
@@ -71,6 +72,25 @@ COSTS = (
     "sent between nodes 6 messages, 9 kB, of these 2 and 3 kB for replicas",
     "protection 60 % of the processor time of steps and checkpoints",
 )
+
+
+def test_a_promise_is_shown_once_it_is_measured_and_loudly_if_it_is_broken(
+    view: LiveView, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = tree_at(10, SETTINGS.but(checkpoint_every=4, measure_every=4, recovery_latency="3s"))
+    view.handled(talk.coordinator, CheckpointStored(1, 1), [])
+    assert "promise" not in shown(view)
+    event = BackupsPlanned(10, (B,), Promise(3.0, 2.0, 0.25))
+    view.handled(talk.coordinator, event, talk.coordinator.handle(event))
+    kept = "a lost task is back within 2.25 s of 3 s allowed: 2 s of steps and 0.25 s of scheduling, as measured"
+    assert f"promise {kept}" in shown(view)
+    assert kept in " ".join(capsys.readouterr().err.split())
+    goes_on(talk, 4)
+    assert talk.coordinator.state.promises.request is not None
+    event = BackupsPlanned(talk.coordinator.state.promises.request, (B,), Promise(3.0, 4.0, 0.25, (C,)))
+    view.handled(talk.coordinator, event, talk.coordinator.handle(event))
+    assert "promise a lost task is NOT back within 3 s but within 4.25 s, because of c[0]" in shown(view)
+    assert "NOT back within 3 s" in " ".join(capsys.readouterr().err.split())
 
 
 def test_only_what_was_spent_on_protection_is_shown(view: LiveView) -> None:

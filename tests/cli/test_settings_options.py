@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def options_of(command: str) -> dict[str, Any]:
 def test_every_setting_is_an_option_with_the_help_of_its_record(command: str, without: set[str]) -> None:
     known = options_of(command)
     expected = {word for word in CONCERNS if word not in WITHOUT_OPTION | without}
-    assert set(known) == {flag(word).removeprefix("--") for word in expected} | OWN[command] | {"config"}
+    assert set(known) == {flag(word).removeprefix("--") for word in expected} | OWN[command] | {"config", "plan"}
     for word in expected:
         option = known[flag(word).removeprefix("--")]
         assert declared(word).help in option.help
@@ -114,6 +115,32 @@ def test_a_file_wins_over_the_application_and_options_win_over_both(settings_of:
     said = by_option.protection
     assert (said.max_attempts, said.patience, said.cutover_lag, by_option.cluster.nodes) == (11, 22, 33, 4)
     assert said.standby == {"b": "active"}
+
+
+def test_a_plan_is_its_replicas_and_backups_and_nothing_follows_the_load(
+    settings_of: Callable[..., Settings], tmp_path: Path
+) -> None:
+    file = "[protection]\nreplicas = 3\nrecovery_latency = '5s'\npatience = 22"
+    assert settings_of(file).protection.follows
+    (tmp_path / "plan.json").write_text(json.dumps({"backups": {"backups": []}, "replicas": {"replicas": ["b[0]"]}}))
+    said = settings_of(file, "--plan", str(tmp_path / "plan.json")).protection
+    assert (said.replicas, said.backups, said.recovery_latency, said.patience) == (("b[0]",), "source", None, 22)
+    assert (said.follows, said.backups_follow) == (False, False)
+
+
+@pytest.mark.parametrize("command", ["run", "chaos", "demo"])
+def test_a_plan_of_other_tasks_is_one_line_before_anything_starts(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "plan.json").write_text('{"backups": ["elsewhere[0]"]}')
+    words = [] if command == "demo" else [str(tmp_path / "app.py")]
+    assert run([command, *words, "--plan", str(tmp_path / "plan.json")]) == 2
+    error = capsys.readouterr().err
+    assert "plan.json: unknown operator in task elsewhere[0]" in error
+    assert len(error.splitlines()) == 1
+    assert run([command, *words, "--plan", str(tmp_path / "plan.json"), "--replicas", "2"]) == 2
+    assert "found replicas beside it: leave one of the two out" in capsys.readouterr().err
 
 
 def test_an_option_takes_back_what_a_file_switched_on(settings_of: Callable[..., Settings]) -> None:

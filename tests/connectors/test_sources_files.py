@@ -163,6 +163,40 @@ def test_rows_longer_than_the_limit_of_bytes_come_one_by_one(tmp_path: Path) -> 
     assert rows[0].equals(frame(0, 9))
 
 
+def test_bytes_of_parquet_rows_are_counted_as_they_lie_in_memory_not_in_the_file(tmp_path: Path) -> None:
+    rows = 10_000
+    same = pl.DataFrame({"ts": [START] * rows, "n": [7] * rows, "x": [0.5] * rows})
+    same.write_parquet(tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < rows  # a byte a row, where three columns have 24
+    plans, _ = drain(files(tmp_path, time="ts", follow=False), 2, Limits(rows=rows, bytes=24 * 2_000))
+    assert [plan.rows for plan in plans] == [1_000] * 10  # one file, and half of the bytes for each partition
+    texts = pl.DataFrame({"ts": [START] * 100, "text": [f"{n:0100}" for n in range(100)]})
+    texts.write_parquet(tmp_path / "b.parquet")
+    source = files(tmp_path / "b.parquet", time="ts", follow=False)
+    planned = source.plan(None, 1, Limits(rows=100, bytes=10 * (8 + 100)), NOW_US)
+    assert isinstance(planned, Planned)
+    assert 5 <= planned.rows <= 10
+
+
+def test_a_plan_looks_at_the_files_that_it_takes_not_at_all_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        write(tmp_path / f"{number:02}.parquet", frame(10 * number, 10))
+    looked: list[Path] = []
+    is_file = Path.is_file
+
+    def look(path: Path) -> bool:
+        looked.append(path)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", look)
+    planned = files(tmp_path, time="ts", follow=False).plan(None, 1, Limits(rows=20), NOW_US)
+    assert isinstance(planned, Planned)
+    assert planned.rows == 20
+    assert len(looked) <= 3
+
+
 def test_hidden_and_foreign_files_are_left_alone(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", frame(0, 3))
     (tmp_path / "_SUCCESS").touch()

@@ -7,6 +7,7 @@ from judging import Judge
 
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import (
+    BackupsPlanned,
     BatchesLogged,
     CheckpointFailed,
     CheckpointStored,
@@ -17,6 +18,8 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
+    PlanKind,
+    PlanningFailed,
     Published,
     PublishFailed,
     Started,
@@ -25,6 +28,7 @@ from tenax.control.events import (
     Woken,
 )
 from tenax.control.instructions import Outcome, RunPass
+from tenax.control.load import TRUSTED, Load, TaskLoad
 from tenax.control.recovery.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
@@ -33,6 +37,7 @@ from tenax.model.protection import Backups, Outputs, Recovery
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.planning.promises import Promise
 
 # a[0] ──▶ e[0] (output)
 #   ├────▶ b[0] ──╲╱──▶ c[0] ──╲
@@ -51,6 +56,7 @@ GRAPH = TaskGraph(
     )
 )
 TASKS = GRAPH.tasks(range(len(GRAPH)))
+LOAD = Load((TaskLoad(),) * len(TASKS), TRUSTED)
 START_NODES = 4
 MOST_NODES = 6
 LAST_EVENTS = 400  # how many a run may need to come to its end when nothing fails any more
@@ -60,7 +66,10 @@ PASSING = st.sampled_from([DeadlinePassed(1.0), Refused(TASKS[0], "wrong node"),
 
 
 def with_delay(**words: object) -> Settings:
-    """Settings; a delay where anything is tentative."""
+    """Settings; a delay where anything is tentative, a latency where backups are planned."""
+    if words["backups"] is not Backups.ALL and words["measure_every"] == 1:
+        words["recovery_latency"] = "1s"
+        words["backups"] = None if words["backups"] is Backups.SOURCE else words["backups"]
     if (words["recovery"], words["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
         del words["tentative_delay"]
     return Settings.of(**words)
@@ -81,6 +90,8 @@ SETTINGS = st.builds(
     cutover_lag=st.integers(1, 3),
     patience=st.integers(1, 3),
     tentative_delay=st.sampled_from(["0s", "1s"]),
+    measure_every=st.sampled_from([1, 20]),
+    max_rows=st.sampled_from([None, 1_000]),
 )
 
 
@@ -109,7 +120,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.coordinator = Coordinator(GRAPH, self.bounds, self.retain, self.replicas)
         checkpoint = Cut(batch, self.judge.checkpoints[batch]) if batch else None
         self.answered.clear()
-        self.tell(Started(self.epoch, nodes, checkpoint, self.judge.logged, dict(self.judge.published)))
+        self.tell(Started(self.epoch, nodes, checkpoint, self.judge.logged, dict(self.judge.published), LOAD))
 
     def new_nodes(self, count: int) -> tuple[Node, ...]:
         self.named += count
@@ -208,6 +219,18 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.judge.gain(node.name for node in nodes)
         self.tell(NodesJoined(nodes))
 
+    @precondition(lambda self: self.judge.planning)
+    @rule(works=OFTEN, backups=st.sets(st.sampled_from(TASKS)))
+    def plan_backups(self, works: bool, backups: set[Task]) -> None:
+        asked, self.judge.planning = self.judge.planning, None
+        assert asked is not None
+        if works:
+            self.tell(
+                BackupsPlanned(asked.batch, tuple(sorted(backups)), Promise(1.0, 1.0, 1.0, asked.batch % 2 * TASKS))
+            )
+        else:
+            self.tell(PlanningFailed(asked.batch, "no time", PlanKind.BACKUPS))
+
     @precondition(lambda self: self.judge.wakes)
     @rule()
     def wake(self) -> None:
@@ -241,6 +264,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
             BatchesLogged(batch + 1000, batch + 1001),
             LoggingFailed(batch + 1000, 1, "unknown"),
             Woken(99),
+            BackupsPlanned(batch, TASKS, Promise(1.0, 0.0, 0.0)),
+            PlanningFailed(batch, "unknown", PlanKind.BACKUPS),
         )
         for event in strange:
             self.means_nothing(event)
@@ -328,7 +353,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
 
 def reported(order: RunPass) -> PassFinished:
-    reports = (TaskReport(Version(step.task, order.last, order.pass_id), step.node) for step in order.steps)
+    reports = (TaskReport(Version(step.task, order.last, order.pass_id), step.node, rows_out=1) for step in order.steps)
     return PassFinished(order.pass_id, tuple(reports))
 
 

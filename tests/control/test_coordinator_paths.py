@@ -64,6 +64,7 @@ SETTINGS = Settings.of(
     max_unpublished=6,
     max_attempts=2,
     pass_deadline="9s",
+    max_rows=1_000,
 )
 
 
@@ -167,7 +168,7 @@ def test_the_two_newest_checkpoints_are_kept() -> None:
 
 
 def test_passes_wait_when_too_many_results_are_unpublished() -> None:
-    settings = Settings.of(checkpoint_every=100, max_batches_per_pass=2, max_batches_ahead=9, max_unpublished=3)
+    settings = SETTINGS.but(checkpoint_every=100, max_batches_per_pass=2, max_batches_ahead=9, max_unpublished=3)
     coordinator, _ = fresh(settings=settings)
     assert coordinator.handle(BatchesLogged(1, 9))[0].__class__ is RunPass
     after = coordinator.handle(finished(1, 2))

@@ -13,6 +13,7 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
+    PlanKind,
     PlanningFailed,
     Published,
     PublishFailed,
@@ -22,11 +23,20 @@ from tenax.control.events import (
 )
 from tenax.control.instructions import CancelPass, Decided, LogBatches, Outcome, RequestNodes, Stop, Trim
 from tenax.control.narrator import Happening, Names, NodeName, news, sentence
-from tenax.control.notices import RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
+from tenax.control.notices import (
+    BackupsMoved,
+    PromiseMeasured,
+    RecoveryBegun,
+    ReplicaPromoted,
+    ReplicasMoved,
+    RolledBack,
+    TasksMoved,
+)
 from tenax.control.recovery.failures import JobFailed
 from tenax.control.versions import Cut, PassId
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 
 A, B, C = Task("a", 0), Task("b", 0), Task("c", 1)
 PASS = PassId(1, 4)
@@ -45,9 +55,17 @@ SENTENCES: dict[Happening, str | None] = {
     LoggingFailed(3, 1, "no file"): "batch 3 could not be planned and logged: no file",
     PublishFailed(PASS, False, 1, "full"): "results of pass 1.4 could not be published: full",
     PlanningFailed(20, "no time"): "no plan of replicas by batch 20: no time",
+    PlanningFailed(20, "no time", PlanKind.BACKUPS): "no plan of backups by batch 20: no time",
+    BackupsMoved((B,), (), "by batch 4"): "outputs are retained by none in place of b[0], by batch 4",
+    PromiseMeasured(Promise(5.0, 1.25, 0.5)): "a lost task is back within 1.75 s of 5 s allowed: 1.25 s of steps and "
+    "0.5 s of scheduling, as measured",
+    PromiseMeasured(
+        Promise(1.0, 1.25, 0.5, (B, C))
+    ): "a lost task is NOT back within 1 s but within 1.75 s, because of "
+    "b[0], c[1]: 1.25 s of steps and 0.5 s of scheduling, as measured",
     StopRequested(): "the run is to end: asked to",
     EpochLost(7): "a newer driver, of epoch 7, owns the store",
-    RequestNodes(2): "2 more nodes asked for",
+    RequestNodes(total=6, count=2): "2 more nodes asked for",
     Stop(Outcome.FINISHED, "the sources have ended", resumable=False): "stop, finished: the sources have ended",
     ReplicaPromoted(B, "x-2"): "the replica of b[0] on node 2 takes over",
     RolledBack(4, "batches 5 to 6 did not pass"): "all tasks go back to checkpoint 4: batches 5 to 6 did not pass",

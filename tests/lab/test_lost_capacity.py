@@ -19,7 +19,7 @@ FULL = EXPERIMENT.full
 def test_every_node_has_as_many_queries_and_room_for_a_few_more(tmp_path: Path) -> None:
     graph = TaskGraph(application(1, FULL, Tap(tmp_path / "tap")).topology)
     nodes = [Node(f"n{number}", slots=FULL.slots) for number in range(FULL.nodes)]
-    homes = list(places(graph, nodes).primaries.values())
+    homes = list(places(graph, nodes, {}).primaries.values())
     assert {name: homes.count(name) for name in homes} == dict.fromkeys(homes, 4)  # two queries and their sources
     left = FULL.slots * (FULL.nodes - 2) - 2 * (FULL.nodes - 2)
     assert 0 < left < 4  # of four lost queries some come back

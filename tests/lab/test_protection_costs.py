@@ -34,7 +34,7 @@ LOAD = Load(4, 100)
 
 def test_the_chain_lies_on_four_nodes_with_two_elements_each() -> None:
     graph = TaskGraph(chain(1, LOAD).topology)
-    homes = place_tasks(graph, [Node(f"n{number}") for number in range(NODES)], CUTS).primaries
+    homes = place_tasks(graph, [Node(f"n{number}") for number in range(NODES)], {}, CUTS).primaries
     assert [homes[task] for task in graph.tasks(range(len(graph)))] == [f"n{number // 2}" for number in range(8)]
 
 

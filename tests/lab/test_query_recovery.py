@@ -32,12 +32,12 @@ def nodes(count: int, slots: int | None = None) -> tuple[Node, ...]:
 
 
 def test_aggregates_lie_on_hosts_in_topological_order_and_the_source_apart() -> None:
-    homes = Places(8)(GRAPH, nodes(13)).primaries
+    homes = Places(8)(GRAPH, nodes(13), {}).primaries
     assert homes[Task("source", 0)] == homes[Task("parser", 0)] == "n0"
     assert [homes[Task(f"o{number}", 0)] for number in (0, 1, 2, 13, 14)] == ["n1", "n1", "n2", "n7", "n8"]
     assert set(homes.values()) == {f"n{number}" for number in range(9)}  # further nodes hold nothing
     with pytest.raises(Infeasible):
-        Places(8)(GRAPH, nodes(8))
+        Places(8)(GRAPH, nodes(8), {})
 
 
 def test_the_top_is_what_all_queries_need_and_the_bottom_what_only_the_last_ones_do() -> None:

@@ -108,7 +108,7 @@ def test_a_run_asks_for_the_bound_as_a_user_does() -> None:
 
 
 def test_every_node_holds_one_of_the_tasks_by_which_nodes_are_named() -> None:
-    placement = place_tasks(unit_graph(), [Node(str(number)) for number in range(recovery_bound.NODES)])
+    placement = place_tasks(unit_graph(), [Node(str(number)) for number in range(recovery_bound.NODES)], {})
     homes = [node for task, node in placement.primaries.items() if task.operator == recovery_bound.VICTIM]
     assert sorted(homes) == sorted(map(str, range(recovery_bound.NODES)))
 

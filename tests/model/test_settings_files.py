@@ -15,6 +15,7 @@ from tenax.model.settings_files import read_settings, settings_schema, with_file
 GOOD = """
 [protection]
 replicas = ["speed[0]", "speed[*]"]
+backups = ["speed[*]"]
 checkpoint_every = "5s"
 checkpoints = {speed = "individual"}
 
@@ -45,6 +46,7 @@ def test_sections_and_operators_become_settings(tmp_path: Path) -> None:
     assert made == Settings.of(
         max_rows=7,
         replicas=("speed[0]", "speed[*]"),
+        backups=("speed[*]",),
         checkpoint_every="5s",
         pass_deadline="30s",
         nodes=4,

@@ -14,6 +14,7 @@ from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import PassFinished
 from tenax.control.instructions import Step, Trim
 from tenax.control.learned import Ignored, Learned
+from tenax.control.placement.capacity import Capacity
 from tenax.control.recovery import outages
 from tenax.control.recovery.rounds import LaggingCopy, Round, next_round
 from tenax.control.recovery.standing import Standing
@@ -22,11 +23,13 @@ from tenax.control.state import Running, RunState
 from tenax.control.versions import Cut, PassId, RebuildPoint, Span, Version
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
+from tenax.planning.recovery import packing
 from tenax.simulation.runs import RANDOM_NODES, RANDOM_OPERATORS, Draws, Shape, SimulationFailed, _random_toy, simulate
 from tenax.simulation.store import EpochRefused, Store, StoreMisused
 
 SEEDS = 1000
 RANDOM_SEEDS = 300  # of random graphs
+SHORT_SEEDS = 300  # of those where capacity is short
 CHUNK = 125
 RANDOM_CHUNK = 50
 LONG = pytest.mark.long  # runs in `make chaos`: there is no end of seeds
@@ -67,6 +70,18 @@ def test_results_are_exact_on_random_graphs_whenever_drivers_or_nodes_die_or_han
     assert sum(run.tentative for run in runs) > 0
 
 
+@pytest.mark.parametrize("first", chunks(SHORT_SEEDS, RANDOM_CHUNK))
+def test_results_are_exact_and_no_query_waits_that_would_fit_where_capacity_is_short(first: int) -> None:
+    runs = [simulate(seed, shape=Shape.SHORT) for seed in range(first, first + RANDOM_CHUNK)]
+    assert sum(run.waited for run in runs) > RANDOM_CHUNK // 4  # tasks do wait for room
+    assert sum(run.lost for run in runs) > 2 * RANDOM_CHUNK
+
+
+@pytest.mark.parametrize("seed", [2, 53, 95, 103])
+def test_short_runs_that_once_failed_hold(seed: int) -> None:
+    assert simulate(seed, shape=Shape.SHORT).batches > 0
+
+
 def test_random_graphs_have_4_to_9_operators_in_all_partitionings() -> None:
     graphs = [_random_toy(Draws(seed).graphs).graph for seed in range(200)]
     few, many = RANDOM_OPERATORS
@@ -85,6 +100,17 @@ def test_random_graphs_run_on_up_to_8_nodes() -> None:
     for seed in range(20):
         simulate(seed, look, Shape.RANDOM)
     assert len(seen) >= RANDOM_NODES
+
+
+def test_backups_and_promises_change_while_drivers_and_nodes_die() -> None:
+    seen: set[str] = set()
+
+    def look(line: str) -> None:
+        seen.update(word for word in ("BackupsMoved(", "PromiseMeasured(") if word in line)
+
+    for seed in range(20):
+        simulate(seed, look)
+    assert len(seen) == 2
 
 
 def test_old_seeds_still_mean_the_same_runs() -> None:
@@ -276,6 +302,36 @@ def test_without_the_invariants_of_the_coordinator_the_judges_see_that(
     monkeypatch.setattr(Coordinator, "check_invariants", lambda _: None)
     with pytest.raises(SimulationFailed):
         all(simulate(seed) for seed in range(MOST_SEEDS))
+
+
+def nodes_take_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Capacity, "rooms", lambda _, nodes, *__: {node.name: 100.0 for node in nodes})
+
+
+def queries_that_fit_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "complete", lambda *_: None)  # operator-centric stops at the first that does not fit
+
+
+def queries_of_low_priority_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = packing._by_priority
+    monkeypatch.setattr(packing, "exchange", lambda *_: None)
+    monkeypatch.setattr(packing, "_by_priority", lambda outage, chosen: real(outage, chosen)[::-1])
+
+
+@pytest.mark.parametrize(
+    ("mistake", "seen", "likely"),
+    [
+        (nodes_take_everything, "nodes take what they have room for", ()),
+        (queries_that_fit_are_not_looked_for, "no query waits that would fit", (179, 249)),
+        (queries_of_low_priority_come_first, "higher priorities come first", (14, 34)),
+    ],
+)
+def test_the_judges_see_nodes_that_are_too_full_and_priorities_that_are_passed_over(
+    mistake: Mistake, seen: str, likely: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(SimulationFailed, match=seen):
+        all(simulate(seed, shape=Shape.SHORT) for seed in (*likely, *range(MOST_SEEDS)))
 
 
 def test_the_invariants_see_that_forks_outlive_the_cutover(monkeypatch: pytest.MonkeyPatch) -> None:

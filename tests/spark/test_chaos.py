@@ -63,8 +63,9 @@ def faults(text: str) -> Schedule:
 
 
 def chaotic_settings(how: Protection, nodes: int = NODES, racks: int | None = RACKS) -> Settings:
+    """Nodes have room for everything, however slow the machine is; test_capacity.py has those that have not."""
     return replace(CHAOS, protection=how).but(
-        nodes=nodes, racks=racks, batch=timedelta(seconds=BATCH_S), max_rows=BATCH_ROWS
+        nodes=nodes, racks=racks, batch=timedelta(seconds=BATCH_S), max_rows=BATCH_ROWS, node_limit=100
     )
 
 

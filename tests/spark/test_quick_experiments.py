@@ -32,6 +32,7 @@ def quick(name: str, out: Path, session: Session) -> Result:
         "recovery-delay",
         "recovery-bound",
         "repeated-losses",
+        "adaptive-batches",
     ],
 )
 def test_a_quick_run_observes_every_case_side_and_round_and_reports_on_them(

@@ -34,7 +34,8 @@ def test_a_file_decides_how_a_run_is_cut_into_batches_and_protected(
     path = tmp_path / "tenax.toml"
     path.write_text(FILE)
     application = example("elements", rows=ROWS, folder=str(tmp_path / "out"))
-    how = Given({"max_attempts": "4"}, path).over(Settings(protection=application.protection).but(keep_batches=True))
+    base = Settings(protection=application.protection).but(keep_batches=True)
+    how = Given({"max_attempts": "4"}, path).over(base, application.topology)
     finish(application, tmp_path / "store", how, cluster)
     assert len(journal.read(tmp_path / "store" / "batches")) >= ROWS / 300
     recorded = newest_event(tmp_path / "store", "settings")

@@ -166,11 +166,19 @@ def column(what: str, given: object) -> None:
         raise InvalidRequest(f"{what} is the name of a column, found {shown(given)}: write it in quotes")
 
 
-def priority(output: str, given: object) -> None:
-    """How much an output matters."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given) or given < 0:
+def priority(output: str, tasks: int, given: object) -> None:
+    """How much an output matters: a number, or a list of one for each of its tasks."""
+    numbers: Sequence[object] = given if isinstance(given, list | tuple) else (given,)
+    for each in numbers:
+        if isinstance(each, bool) or not isinstance(each, int | float) or not math.isfinite(each) or each < 0:
+            raise InvalidRequest(
+                f"the priority of output {output!r} is a number of at least 0, or a list of one per task, found "
+                f"{shown(each)}: write 1.0"
+            )
+    if numbers is given and len(numbers) != tasks:
         raise InvalidRequest(
-            f"the priority of output {output!r} is a number of at least 0, found {shown(given)}: write 1.0"
+            f"the priorities of output {output!r} are one per task ({tasks}), found {len(numbers)}: write as many, or "
+            "one number for all"
         )
 
 

@@ -10,6 +10,8 @@ from tenax.application.application import Application
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Event, PassFailed
 from tenax.control.instructions import Decided
+from tenax.control.narrator import promise_words
+from tenax.control.notices import PromiseMeasured
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
@@ -50,6 +52,9 @@ class Progress(Observer):
             self.said(f"{self.batches:,} batch{'es' * (self.batches != 1)}, {self.rows:,} rows")
 
     def handled(self, coordinator: Coordinator, event: Event, then: Sequence[Decided]) -> None:  # noqa: ARG002
-        """Remember what the code of a user did when it raised."""
+        """Remember what the code of a user did when it raised; say how soon a lost task would be back."""
+        for each in then:
+            if isinstance(each, PromiseMeasured):
+                self.said(promise_words(each.promise))
         if isinstance(event, PassFailed) and isinstance(event.failure, OperatorRaised):
             self.trace = event.failure.trace

@@ -20,6 +20,7 @@ from tenax.application.application import Application, check_rebuilt, late_outpu
 from tenax.connectors.delivery import callback
 from tenax.connectors.parquet import ParquetSink, read_committed
 from tenax.errors import InvalidRequest, RunFailed, StartStopped, Superseded
+from tenax.model.plan_files import read_plan
 from tenax.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def run(
     topology: Topology | Application,
     *,
     store: str | Path | None = None,
+    plan: str | Path | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> RunResult:
@@ -64,6 +66,8 @@ def run(
     - With a `store` the next run goes on where this one ended; without, it is temporary and goes with the run.
     - `settings` are those of `protect(...)`, which they win over, and all others that `docs/running.md` lists: `nodes`,
       `master`, `batch`, `max_rows`, `racks`, `accept_changes`, `drain`.
+    - A `plan` is a file that `tenax plan all app.py ... --json` has printed: its replicas and backups, which stay as
+      they are, in place of those of `protect(...)`.
     - Ctrl-C lets the running batches finish, stores a checkpoint and returns; a second one interrupts at once.
     - It says on standard error how far it is, unless it shall be `quiet`.
     - An embedded cluster stays up for the next run of this process, if that asks for the same nodes, and ends with it.
@@ -74,6 +78,8 @@ def run(
     from tenax.api.progress import Progress
 
     progress = Progress(application, quiet=quiet)
+    if plan is not None:
+        settings |= read_plan(Path(plan), application.topology, beside=settings)
     if store is not None:
         return _ran(application, Path(store), settings, progress, temporary=False)
     with tempfile.TemporaryDirectory(prefix="tenax-run-") as folder:

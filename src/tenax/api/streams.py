@@ -76,7 +76,7 @@ class Topology:
         *,
         replicas: int | str | Sequence[str] = 0,
         recovery_latency: Span | None = None,
-        backups: str | None = None,
+        backups: str | Sequence[str] | None = None,
         recovery: str = "incremental",
         outputs: str = "tentative",
         order: str = "best-density",
@@ -340,15 +340,18 @@ class Stream:
         """Your own computation; `key_by` before it decides which task gets which rows. `tx.apply` takes several."""
         return apply([self], computation, parallelism=parallelism, time=time, name=name)
 
-    def output(self, name: str, sink: Sink, *, priority: float = 1.0) -> Stream:
-        """Send the rows to a sink; higher priorities come back first after a failure."""
+    def output(self, name: str, sink: Sink, *, priority: float | Sequence[float] = 1.0) -> Stream:
+        """Send the rows to a sink; higher priorities come back first after a failure.
+
+        A priority is one number, or one for each task of the stream: `priority=[3, 1, 1]`.
+        """
         checks.name("output", name)
         checks.sink(name, sink)
-        checks.priority(name, priority)
+        checks.priority(name, self.parallelism, priority)
         plain = replace(self, keys=())
         operator = self.topology._add_computation(name, name, Stateless(()), self.parallelism, (plain,))
-        marked = replace(self.topology._operators[operator], output=Output(float(priority)))
-        self.topology._operators[operator] = marked
+        matters = Output(tuple(map(float, priority)) if isinstance(priority, Sequence) else float(priority))
+        self.topology._operators[operator] = replace(self.topology._operators[operator], output=matters)
         self.topology._sinks[operator] = sink
         return self
 

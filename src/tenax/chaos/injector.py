@@ -28,16 +28,24 @@ class Injector:
     """Makes the faults of a schedule when they are due, as a thread beside the driver.
 
     - Only executors that this run knows as its nodes are hit, by the process ids in their names.
-    - The cluster's limit goes down before nodes die, so that Spark does not replace them, and up when they return.
+    - The cluster's limit goes down before nodes die, so that Spark does not replace them, and up when they return; what
+      the run asks for beyond it does not come.
     - `earlier` are the moments of drivers before this one: faults that they name do not happen again.
     - Faults of the driver are not made here: a process does not outlive itself to note what it did.
     """
 
     def __init__(
-        self, session: Session, nodes: int, schedule: Schedule, recorder: Recorder, earlier: Sequence[Moment] = ()
+        self,
+        session: Session,
+        nodes: int,
+        schedule: Schedule,
+        recorder: Recorder,
+        earlier: Sequence[Moment] = (),
+        most: int | None = None,
     ) -> None:
         self._session = session
-        self._nodes = self._limit = nodes
+        self._nodes = nodes
+        self._most = self._limit = nodes if most is None else most
         self._recorder = recorder
         made = {moment.detail["number"] for moment in earlier if moment.what is What.FAULT}
         self._pending = [
@@ -103,11 +111,12 @@ class Injector:
 
     def _make(self, driver: Driver, number: int, fault: Fault) -> None:
         if fault.kind is Kind.RETURN:
-            self._raise(self._nodes if fault.what == ALL else int(fault.what))
+            self._raise(self._most if fault.what == ALL else int(fault.what))
             self._note(number, fault, ())
             return
         hit = self._victims(driver, fault)
-        self._limit = max(0, self._limit - len(hit))
+        there = sum(name not in self._hit for name in driver.nodes.live)
+        self._limit = max(0, min(self._limit, there) - len(hit))  # nodes that could be asked for do not come either
         self._session.limit_nodes(self._limit)
         self._note(number, fault, hit)
         self._hit.update(hit)
@@ -128,7 +137,7 @@ class Injector:
         )
 
     def _raise(self, count: int) -> None:
-        self._limit = min(self._nodes, self._limit + count)
+        self._limit = min(self._most, self._limit + count)
         self._session.limit_nodes(self._limit)
 
     def _victims(self, driver: Driver, fault: Fault) -> tuple[str, ...]:

@@ -277,7 +277,7 @@ class Recorder(Observer):
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
             case instructions.StoreCheckpoint():
                 self.note(What.CHECKPOINT_BEGUN, number=instruction.cut.number)
-            case notices.RolledBack():
+            case notices.RolledBack() | notices.BackupsMoved() | notices.PromiseMeasured():
                 self.note(What.NOTED, text=_words(instruction))
             case instructions.Stop():
                 outcome, reason = instruction.outcome.value, instruction.reason

@@ -40,7 +40,7 @@ class Trial:
     @property
     def nodes(self) -> int:
         """How many nodes there are before anything fails."""
-        return self.settings.cluster.nodes
+        return self.settings.cluster.executors
 
 
 def varied(number: int, *, checkpoint_every: int = 6) -> Protection:
@@ -113,7 +113,7 @@ def _run(application: Application, out: Path, trial: Trial, session: Session, ar
     timeline = Timeline(out / TIMELINE)
     earlier, recorder = timeline.read(), Recorder(timeline.append, around.origin_s(), also=around.observers)
     driver = Driver(running, out / STORE, trial.settings, recorder, session, around.protected)
-    injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier)
+    injector = Injector(session, trial.nodes, trial.schedule, recorder, earlier, trial.settings.cluster.most_nodes)
     with around.running(driver):
         stop = injector.run(driver)
     if stop.outcome is Ending.STOPPED:

@@ -78,12 +78,6 @@ def demo_command(
     from tenax.engine.protection import planned
     from tenax.errors import StartStopped
 
-    settings = given.over(DEMO).but(master=None, racks=RACKS, keep_batches=True)
-    if settings.cluster.nodes < RACKS:
-        raise InvalidRequest(
-            f"a demo has a node in each of {RACKS} racks, found nodes {settings.cluster.nodes}: raise it"
-        )
-    _emptied(out)
     options: dict[str, object] = {
         "rows": int(RATE * seconds),
         "reports": int(REPORTS * seconds),
@@ -92,6 +86,12 @@ def demo_command(
         "folder": str(out),
     }
     application = load_application(app_path("traffic"), options)
+    settings = given.over(DEMO, application.topology).but(master=None, racks=RACKS, keep_batches=True)
+    if settings.cluster.nodes < RACKS:
+        raise InvalidRequest(
+            f"a demo has a node in each of {RACKS} racks, found nodes {settings.cluster.nodes}: raise it"
+        )
+    _emptied(out)
     protected = planned(application.topology, settings.protection)
     if settings.cluster.slots is None:
         copies = application.topology.task_count + len(protected.replicas)

@@ -122,20 +122,23 @@ def _print(application: Application) -> None:
     out.print(render.table("Sources", ("source", "is", "time", "end", "late rows"), sources))
     out.print()
     outputs = [
-        (name, application.sinks[name].place, render.number(priority))
-        for name, priority in _outputs(application).items()
+        (name, application.sinks[name].place, _numbers(priority)) for name, priority in _outputs(application).items()
     ]
     out.print(render.table("Outputs", ("output", "goes to", "priority"), outputs))
 
 
-def _outputs(application: Application) -> dict[str, float]:
-    """The priority of every output."""
-    priorities = {}
-    for operator in application.topology.operators:
-        if operator.output is not None:
-            priority = operator.output.priority
-            priorities[operator.name] = float(priority if isinstance(priority, int | float) else max(priority))
-    return priorities
+def _outputs(application: Application) -> dict[str, float | list[float]]:
+    """The priority of every output: a number, or one per task."""
+    return {
+        operator.name: list(priority) if isinstance(priority, tuple) else float(priority)
+        for operator in application.topology.operators
+        if operator.output is not None
+        for priority in [operator.output.priority]
+    }
+
+
+def _numbers(priority: float | list[float]) -> str:
+    return ", ".join(map(render.number, priority)) if isinstance(priority, list) else render.number(priority)
 
 
 def _kind(application: Application, operator: Operator) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tenax.application.application import Application
 from tenax.cli import availability, render
+from tenax.cli.load_view import load_facts, waiting_text
 from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import output_text
 from tenax.cli.outages import Outages
@@ -22,6 +23,8 @@ from tenax.cli.stopping import ASKED
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
 from tenax.control.instructions import Decided, Outcome, Stop
+from tenax.control.load import Load
+from tenax.control.narrator import promise_words
 from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.costs import Costs
 from tenax.engine.driver.latecomers import Latecomers
@@ -29,6 +32,7 @@ from tenax.engine.observer import Observer
 from tenax.engine.queries import QUERIES, Interval, Phase
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
+from tenax.planning.promises import Promise
 
 RECENT_S = 5.0  # over how long rates are taken
 MAX_LATENCIES = 10_000
@@ -62,6 +66,8 @@ class LiveView(Observer):
         self._costs = Costs()
         self._queries: Interval | None = None
         self._checkpoint_interval = 0
+        self._load, self._busy_parts, self._waiting = Load(), dict[str, float](), ""
+        self._promise: Promise | None = None
         self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
         self._last_s = 0.0
@@ -107,7 +113,7 @@ class LiveView(Observer):
             self._console.print(
                 f"batches {first} to {last}: {rows:,} rows in {seconds:.2f} s; lag {behind}; "
                 f"{''.join(f'{words}; ' for words in said)}"
-                f"state {_size(sizes.state_bytes)}, store {_size(sizes.store_bytes)}; "
+                f"state {render.size(sizes.state_bytes)}, store {render.size(sizes.store_bytes)}; "
                 f"protection {render.percent(self._costs.share)} of the processor time",
                 soft_wrap=True,
                 markup=False,
@@ -124,6 +130,9 @@ class LiveView(Observer):
         if isinstance(event, PassFailed) and isinstance(event.failure, OperatorRaised):
             self.trace = event.failure.trace
         self._checkpoint_interval = coordinator.checkpoint_interval
+        self._load, self._busy_parts = coordinator.state.load, coordinator.busy_parts or self._busy_parts
+        self._waiting = waiting_text(coordinator.state.placement.waiting, then, self._waiting)
+        self._promise = coordinator.state.promises.promise
         said = self._outages.handled(coordinator, event, then)
         if isinstance(event, StopRequested):
             self.said(ASKED)
@@ -160,8 +169,10 @@ class LiveView(Observer):
         if self._queries is not None:
             pairs += availability.facts(availability.numbers(self._queries.to_data()[QUERIES]))
         pairs += cost_facts(self._costs, self._checkpoint_interval)
-        pairs.append(("state on the nodes", _size(sizes.state_bytes)))
-        pairs.append(("store", f"{self._store}, {_size(sizes.store_bytes)}"))
+        pairs += promise_facts(self._promise)
+        pairs += load_facts(self._load, self._graph, self._busy_parts)
+        pairs.append(("state on the nodes", render.size(sizes.state_bytes)))
+        pairs.append(("store", f"{self._store}, {render.size(sizes.store_bytes)}"))
         render.console().print(render.facts(f"Run of {self._name}", pairs))
 
     def drawn(self) -> Group:
@@ -174,9 +185,14 @@ class LiveView(Observer):
         grid.add_row("[dim]rows/s[/dim]", f"{rate:,.0f}", "[dim]rows[/dim]", f"{self._rows:,}")
         latency = render.seconds(self._latencies[-1]) if self._latencies else "-"
         grid.add_row("[dim]latency[/dim]", latency, "[dim]last pass[/dim]", render.seconds(self._pass_s))
-        grid.add_row("[dim]state[/dim]", _size(sizes.state_bytes), "[dim]store[/dim]", _size(sizes.store_bytes))
+        state_size, store_size = render.size(sizes.state_bytes), render.size(sizes.store_bytes)
+        grid.add_row("[dim]state[/dim]", state_size, "[dim]store[/dim]", store_size)
         for name, text in cost_facts(self._costs, self._checkpoint_interval):
             costs.add_row(f"[dim]{name}[/dim]", text)
+        for name, text in load_facts(self._load, self._graph, self._busy_parts):
+            costs.add_row(f"[dim]{name}[/dim]", text)
+        for name, words in promise_facts(self._promise):
+            costs.add_row(f"[dim]{name}[/dim]", words)
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)
@@ -188,7 +204,8 @@ class LiveView(Observer):
         holds = [Text(line, style="yellow") for line in self._holds.lines()]
         queries = self._queries
         lost = [Text(queries.text, style="yellow")] if queries is not None and queries.phase is Phase.LASTS else []
-        return Group(title, grid, costs, states, *lost, *late, *holds)
+        waiting = [Text(self._waiting, style="bold yellow")] if self._waiting else []
+        return Group(title, grid, costs, states, *waiting, *lost, *late, *holds)
 
     def _late_facts(self) -> list[tuple[str, str | Text]]:
         """The late rows of each source and operator that has any, loudly where they are in no result."""
@@ -205,16 +222,23 @@ def cost_facts(costs: Costs, interval: int) -> list[tuple[str, str]]:
         rows.append(
             (
                 "checkpoints",
-                f"{costs.checkpoints:,} of {_size(each)} and {render.seconds(each_s)} on average, "
-                f"{_size(costs.written_bytes)} written; now every {_batches(interval)}",
+                f"{costs.checkpoints:,} of {render.size(each)} and {render.seconds(each_s)} on average, "
+                f"{render.size(costs.written_bytes)} written; now every {_batches(interval)}",
             )
         )
     if costs.queue_bytes:
-        rows.append(("retained outputs", _size(costs.queue_bytes)))
+        rows.append(("retained outputs", render.size(costs.queue_bytes)))
     if costs.messages:
-        replicas = f", of these {costs.replica_messages:,} and {_size(costs.replica_bytes)} for replicas"
-        rows.append(("sent between nodes", f"{costs.messages:,} messages, {_size(costs.bytes)}{replicas}"))
+        replicas = f", of these {costs.replica_messages:,} and {render.size(costs.replica_bytes)} for replicas"
+        rows.append(("sent between nodes", f"{costs.messages:,} messages, {render.size(costs.bytes)}{replicas}"))
     return [*rows, ("protection", f"{render.percent(costs.share)} of the processor time of steps and checkpoints")]
+
+
+def promise_facts(promise: Promise | None) -> list[tuple[str, Text]]:
+    """How soon a lost task is back, once that is measured; loudly if that is too late."""
+    if promise is None:
+        return []
+    return [("promise", Text(promise_words(promise), style="" if promise.holds else "bold red"))]
 
 
 def _batches(count: int) -> str:
@@ -223,14 +247,3 @@ def _batches(count: int) -> str:
 
 def _lag(seconds: float | None) -> str:
     return "-" if seconds is None else render.seconds(seconds)
-
-
-def _size(count: int | None) -> str:
-    if count is None:
-        return "-"
-    amount = float(count)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} GB"

@@ -13,8 +13,10 @@ import typer
 
 from tenax.cli.arguments import flag, parsed
 from tenax.errors import InvalidFile
+from tenax.model.plan_files import read_plan
 from tenax.model.settings import CONCERNS, Settings, declared
 from tenax.model.settings_files import with_file
+from tenax.model.topology import Topology
 
 File = Annotated[
     Path,
@@ -45,18 +47,31 @@ TimeLimit = Annotated[
 ]
 
 
+Plan = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan",
+        metavar="FILE",
+        help="Replicas and backups as planned, by 'tenax plan all APP.PY ... --json'; they stay as they are.",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command line says of settings: its options, and a settings file that they win over."""
+    """What a command line says of settings: its options, and files that they win over; a plan stands beside them."""
 
     words: Mapping[str, str | bool]
     config: Path | None = None
+    plan: Path | None = None
 
-    def over(self, settings: Settings) -> Settings:
+    def over(self, settings: Settings, topology: Topology) -> Settings:
         """Settings with those of the file in place of their own, and with those of the options in place of both."""
         if self.config is not None:
             settings = with_file(settings, self.config)
-        return settings.but(**parsed(self.words))
+        planned = {} if self.plan is None else read_plan(self.plan, topology, beside=self.words)
+        return settings.but(**parsed(self.words), **planned)
 
 
 def configured(base: Settings, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -70,12 +85,14 @@ def configured(base: Settings, without: Collection[str] = ()) -> Callable[[Calla
         @functools.wraps(command)
         def wrapped(**words: Any) -> None:
             said = {word: words.pop(word) for word in kinds}
-            given = Given({word: text for word, text in said.items() if text is not None}, words.pop("config"))
+            given = Given(
+                {word: text for word, text in said.items() if text is not None}, words.pop("config"), words.pop("plan")
+            )
             command(**words, given=given)
 
         own = inspect.signature(command).parameters.values()
         hints = {name: kind for name, kind in get_type_hints(command, include_extras=True).items() if name != "given"}
-        added = {"config": Config, **kinds}
+        added = {"config": Config, "plan": Plan, **kinds}
         parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != "given"]
         parameters += [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)

@@ -11,8 +11,9 @@ import typer
 
 from tenax.cli import render
 from tenax.cli.applications import topology_of
+from tenax.cli.measured import measured
 from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture, TimeLimit
-from tenax.cli.protection import print_protection
+from tenax.cli.protection import print_protection, scheduling_facts
 from tenax.errors import InvalidRequest
 from tenax.model.cluster_files import read_cluster
 from tenax.model.graph import TaskGraph
@@ -59,6 +60,16 @@ MetricName = Annotated[
     Metric, typer.Option("--metric", help="What a plan is worth: fidelity tells joins apart, completeness does not.")
 ]
 
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="STORE",
+        help="Plan with what a run of it has measured: rates, costs in busy seconds of a batch, reprocess times.",
+        show_default=False,
+    ),
+]
+
 
 @app.command("backups")
 def backups_command(
@@ -68,6 +79,7 @@ def backups_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    store: Store = None,
     options: AppOptions = None,
 ) -> None:
     """The fewest tasks that retain their outputs, so that recovery never takes longer than --latency.
@@ -77,13 +89,13 @@ def backups_command(
 
     Example: tenax plan backups traffic.yaml --latency 3 --picture backups.svg
     """
-    graph = TaskGraph(topology_of(file, options))
+    graph, scheduling_s = _graph(file, options, store)
     plan = backup_planning.plan_backups(graph, latency, algorithm, time_limit)
     _draw(graph, picture, {"backups": plan.backups}, f"{len(plan.backups)} backups for recovery within {latency:g} s")
     if as_json:
-        render.print_json(plan.to_data())
+        render.print_json(_with_scheduling(plan.to_data(), scheduling_s))
     else:
-        _print_backups(graph, plan, latency)
+        _print_backups(graph, plan, latency, scheduling_s)
     _tell_picture(picture, as_json)
 
 
@@ -96,6 +108,7 @@ def replicas_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    store: Store = None,
     options: AppOptions = None,
 ) -> None:
     """The tasks that run a second time elsewhere, so that outputs stay as good as --budget allows.
@@ -104,7 +117,7 @@ def replicas_command(
 
     Example: tenax plan replicas traffic.yaml --budget 6
     """
-    graph = TaskGraph(topology_of(file, options))
+    graph, _ = _graph(file, options, store)
     plan = replica_planning.plan_replicas(graph, budget, algorithm, metric, time_limit)
     title = f"{len(plan.replicas)} replicas keep fidelity {plan.fidelity:.3g} when all others fail"
     _draw(graph, picture, {"replicas": plan.replicas}, title)
@@ -124,6 +137,7 @@ def recovery_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    store: Store = None,
     options: AppOptions = None,
 ) -> None:
     """The failed tasks to bring back first, so that the most important outputs return with --capacity at hand.
@@ -133,7 +147,7 @@ def recovery_command(
 
     Example: tenax plan recovery traffic.yaml --failed 'speed[*],jams[*]' --capacity 3
     """
-    graph = TaskGraph(topology_of(file, options))
+    graph, _ = _graph(file, options, store)
     down = graph.failed(graph.parse(failed))
     plan = recovery_planning.plan_recovery(graph, down, capacity, algorithm, time_limit)
     still = graph.tasks(np.flatnonzero(down & ~graph.mask(plan.recover)))
@@ -157,6 +171,7 @@ def schedule_command(
     algorithm: RecoveryAlgorithm = None,
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
+    store: Store = None,
     options: AppOptions = None,
 ) -> None:
     """Which failed tasks start on which node, when nodes arrive one by one.
@@ -165,7 +180,7 @@ def schedule_command(
 
     Example: tenax plan schedule four-queries.yaml --failed 'a[*],b[*],c[*],d[*]' --nodes 2,2,2,2,2 --limit 1
     """
-    graph = TaskGraph(topology_of(file, options))
+    graph, _ = _graph(file, options, store)
     down = graph.failed(graph.parse(failed))
     arriving = [(f"N{position}", _capacity(text)) for position, text in enumerate(nodes.split(","), 1)]
     chosen = ("exact", "operator-centric") if algorithm is None else (algorithm,)
@@ -190,6 +205,7 @@ def all_command(
     time_limit: TimeLimit = 10.0,
     as_json: AsJson = False,
     picture: Picture = None,
+    store: Store = None,
     options: AppOptions = None,
 ) -> None:
     """One protection plan: backups, replicas, where they run, how often to checkpoint, and what that promises.
@@ -201,16 +217,30 @@ def all_command(
 
     Example: tenax plan all examples/apps/traffic.py --latency 3 --budget 6
     """
-    graph = TaskGraph(topology_of(file, options))
+    graph, scheduling_s = _graph(file, options, store)
     cluster = None if domains is None else read_cluster(domains)
     plan = plan_protection(graph, latency, budget, cluster, metric=metric, time_limit_s=time_limit)
     marks = {"backups": plan.backups.backups, "replicas": plan.replicas.replicas}
     _draw(graph, picture, marks, f"Protection of {plan.topology}: recovery within {latency:g} s, {budget} replicas")
     if as_json:
-        render.print_json(plan.to_data())
+        render.print_json(_with_scheduling(plan.to_data(), scheduling_s))
     else:
-        print_protection(plan)
+        print_protection(plan, scheduling_s)
     _tell_picture(picture, as_json)
+
+
+def _graph(file: Path, options: list[str] | None, store: Path | None) -> tuple[TaskGraph, float | None]:
+    """The graph to plan for; with a store as it was measured, and what recovery takes beside steps then."""
+    topology = topology_of(file, options)
+    if store is None:
+        return TaskGraph(topology), None
+    topology, measures = measured(topology, store)
+    return TaskGraph(topology), measures.scheduling_s
+
+
+def _with_scheduling(data: dict[str, object], scheduling_s: float | None) -> dict[str, object]:
+    """A plan of backups for programs; where it was measured, with the time that comes on top of every latency."""
+    return data if scheduling_s is None else {**data, "scheduling": scheduling_s}
 
 
 def _capacity(text: str) -> float:
@@ -232,7 +262,7 @@ def _tell_picture(picture: Path | None, as_json: bool) -> None:
         render.drawn(picture)
 
 
-def _print_backups(graph: TaskGraph, plan: BackupPlan, latency: float) -> None:
+def _print_backups(graph: TaskGraph, plan: BackupPlan, latency: float, scheduling_s: float | None) -> None:
     latencies = backup_planning.recovery_latencies(graph, graph.mask(plan.backups))
     rows = []
     for number, operator in enumerate(graph.operators):
@@ -249,6 +279,7 @@ def _print_backups(graph: TaskGraph, plan: BackupPlan, latency: float) -> None:
             [
                 ("retain outputs", render.short(plan.backups)),
                 ("longest recovery", f"{render.seconds(plan.recovery_latency_s)} of {render.seconds(latency)} allowed"),
+                *scheduling_facts(scheduling_s),
                 ("algorithm", plan.algorithm),
                 ("quality", render.proof(plan.optimal, known)),
             ],

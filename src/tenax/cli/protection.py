@@ -6,7 +6,7 @@ from tenax.cli import render
 from tenax.model.plans import ProtectionPlan
 
 
-def print_protection(plan: ProtectionPlan) -> None:
+def print_protection(plan: ProtectionPlan, scheduling_s: float | None = None) -> None:
     """A protection plan for people: what is protected, what it promises, what it costs."""
     backups, replicas = plan.backups, plan.replicas
     interval = "unknown: give checkpoint and failures_per_day in the cluster file (--domains)"
@@ -32,6 +32,7 @@ def print_protection(plan: ProtectionPlan) -> None:
             "Promises",
             [
                 ("one task lost", f"back within {render.seconds(worst)}; {render.seconds(plan.latency_s)} asked for"),
+                *scheduling_facts(scheduling_s),
                 ("all but replicas lost", f"outputs keep fidelity {render.number(replicas.fidelity)}"),
             ],
         )
@@ -49,6 +50,11 @@ def print_protection(plan: ProtectionPlan) -> None:
             ],
         )
     )
+
+
+def scheduling_facts(scheduling_s: float | None) -> list[tuple[str, str]]:
+    """What recovery takes beside steps, if that was measured."""
+    return [] if scheduling_s is None else [("scheduling", f"{render.seconds(scheduling_s)} on top, as measured")]
 
 
 def _print_domains(plan: ProtectionPlan) -> None:

@@ -55,6 +55,18 @@ def percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
+def size(count: int | None) -> str:
+    """Bytes for people; a dash if they are not known."""
+    if count is None:
+        return "-"
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table; columns of figures are aligned at their right."""
     result = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)

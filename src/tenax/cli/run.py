@@ -55,6 +55,8 @@ def run_command(
 
     Example: tenax run examples/apps/traffic.py --checkpoint sweeping --standby incidents=active
 
+    Example: tenax run examples/apps/traffic.py --plan plan.json
+
     Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
     """
     from tenax.application.application import check_rebuilt
@@ -66,7 +68,7 @@ def run_command(
     from tenax.takeover.admission import admitted
 
     application = load_application(file, name_values(options or []))
-    settings = given.over(Settings(protection=application.protection))
+    settings = given.over(Settings(protection=application.protection), application.topology)
     plan = planned(application.topology, settings.protection)
     check_rebuilt(application, settings.protection)
     if settings.start.drain:

@@ -13,6 +13,10 @@ from tenax.cli.options import AsJson
 from tenax.errors import InvalidFile, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenax.control.load import Load
+    from tenax.store.checkpoints import Checkpoint
     from tenax.store.records import JsonObject
 
 
@@ -25,15 +29,16 @@ def inspect_command(
 
     Example: tenax inspect out/traffic/store --events 20
     """
+    from tenax.cli.load_view import load_rows
     from tenax.engine.queries import QUERIES
-    from tenax.store import journal
+    from tenax.store import cuts, journal
     from tenax.store.checkpoints import Manifests
     from tenax.store.events import newest_event, read_events
     from tenax.store.records import decode_object, integer, items, mapping
     from tenax.store.store import CHANGES
 
     file = store / "store.json"
-    _check_store(store)
+    check_store(store)
     about = decode_object(file.read_bytes(), str(file))
     batches = [integer(record, "batch") for record in journal.read(store / "batches")]
     manifests = Manifests(store)
@@ -44,6 +49,7 @@ def inspect_command(
     topology = mapping(changes[-1]["topology"] if changes else about["topology"])
     known = newest_event(store, "settings")
     settings = mapping(known["settings"]) if known is not None else {}
+    load = _load(checkpoints)
     queried = newest_event(store, QUERIES)
     queries = mapping(queried[QUERIES]) if queried is not None else {}
     if as_json:
@@ -62,6 +68,7 @@ def inspect_command(
                     }
                     for checkpoint in checkpoints
                 ],
+                "load": {} if load is None else load.to_data(),
                 "changes": [
                     {name: value for name, value in change.items() if name != "topology"} for change in changes
                 ],
@@ -90,6 +97,15 @@ def inspect_command(
         for checkpoint in reversed(checkpoints)
     ]
     out.print(render.table("Checkpoints", ("after batch", "epoch", "files", "bytes"), rows))
+    if load is not None:
+        out.print()
+        newest = cuts.from_record(checkpoints[-1].number, mapping(checkpoints[-1].notes))
+        tasks = [str(point.task) for point in newest.points]
+        columns = ("task", "rows in", "rows out", "busy", "state")
+        rate = load.arrival.rows_per_s
+        come = "as fast as they are read" if rate is None else f"{rate:,.0f} rows/s"
+        title = f"Load of a batch of {load.rows:,.0f} rows, {come}; a pass takes {render.seconds(load.pass_s)}"
+        out.print(render.table(title, columns, load_rows(load, tasks)))
     if changes:
         out.print()
         changed = [
@@ -102,6 +118,15 @@ def inspect_command(
         # in words where the narrator had some when it happened, else as it was recorded
         words = f"driver {event['epoch']}: {event['text']}" if "text" in event else str(event)
         out.print(words, soft_wrap=True, markup=False)
+
+
+def _load(checkpoints: Sequence[Checkpoint]) -> Load | None:
+    """What the run had measured when it stored its newest checkpoint."""
+    from tenax.control.load import LOAD, Load
+    from tenax.store.records import mapping
+
+    notes = mapping(checkpoints[-1].notes) if checkpoints else {}
+    return Load.from_data(mapping(notes[LOAD])) if LOAD in notes else None
 
 
 def _unusual(settings: JsonObject) -> str:
@@ -149,7 +174,7 @@ def verify_command(
     """
     from tenax.takeover.verification import verify
 
-    _check_store(store)
+    check_store(store)
     folders = {}
     for word in results or []:
         name, sign, folder = word.partition("=")
@@ -186,7 +211,8 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _check_store(store: Path) -> None:
+def check_store(store: Path) -> None:
+    """Refuse a folder that is no store."""
     if not (store / "store.json").is_file():
         raise InvalidFile(f"{store}: a store has a file store.json, found none: name the folder given to --store")
 

@@ -287,8 +287,8 @@ class FileSource(Source):
                 f"{self.root / self.pattern}: a source that does not follow has files, found none: correct the path"
             )
         if position is None or not (self.bounded and records.mapping(position).get("complete")):
-            unseen = (name for name in present - progress.seen if (self.root / name).is_file())
-            progress.unseen = sorted(unseen, reverse=True)
+            progress.unseen = sorted(present - progress.seen, reverse=True)
+            self._pass_folders(progress)
         progress.seen &= present | {opened_file.name for opened_file in current if opened_file is not None}
         return progress
 
@@ -312,8 +312,14 @@ class FileSource(Source):
             )
         return names
 
+    def _pass_folders(self, progress: Progress) -> None:
+        """Let the next unseen name be that of a file; looking at all of them would cost most of a plan."""
+        while progress.unseen and not (self.root / progress.unseen[-1]).is_file():
+            progress.unseen.pop()
+
     def _open_next(self, progress: Progress, partition: int) -> None:
         name = progress.unseen.pop()
+        self._pass_folders(progress)
         path = self.root / name
         file = _format(path)
         status = path.stat()
@@ -366,8 +372,7 @@ class FileSource(Source):
         progress.current[partition] = None if done else begin.reaching(end, checksum)
         if not done:
             return 0, 0  # a share ended within the file
-        used = begin.size * (end.at - begin.at) // max(1, begin.end)
-        return rows - taken, size_bytes - used
+        return rows - taken, size_bytes - file.size_bytes(path, Cut(begin.at, begin.row), end)
 
 
 def files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import zlib
 from abc import ABC, abstractmethod
@@ -21,6 +22,9 @@ INFERENCE_ROWS = 10_000  # of the first file, from which the types of text files
 MAX_RECORD_BYTES = 64 << 20  # of one row in a text file
 _INFERENCE_BYTES = 4 << 20
 _SCAN_BYTES = 1 << 20  # the first look for row ends
+KEPT_FOOTERS = 1_024  # of Parquet files
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}  # bytes, by Parquet's types
+_VIEW_BYTES = 16  # of a text beside its letters
 
 T = TypeVar("T")
 
@@ -56,6 +60,10 @@ class FileFormat(ABC):
         """The end of the largest piece from `begin` within both limits, at least one row."""
 
     @abstractmethod
+    def size_bytes(self, path: Path, begin: Cut, end: Cut) -> int:
+        """About how many bytes the rows of a piece have in memory."""
+
+    @abstractmethod
     def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:
         """That of all that lies before `end`, given that of all before `begin`; none where rows are not bytes."""
 
@@ -74,11 +82,11 @@ class ParquetFormat(FileFormat):
 
     def schema(self, path: Path, size: int | None = None) -> pl.Schema | None:  # noqa: ARG002
         """The columns that the file declares."""
-        return _naming(path, lambda: as_frame(parquet.read_schema(path).empty_table()).schema)
+        return _footer(path).schema
 
     def end(self, path: Path, size: int) -> int:  # noqa: ARG002
         """The number of rows."""
-        return _naming(path, lambda: int(parquet.read_metadata(path).num_rows))
+        return _footer(path).rows
 
     def start(self, path: Path) -> Cut:  # noqa: ARG002
         """Row 0."""
@@ -86,9 +94,13 @@ class ParquetFormat(FileFormat):
 
     def cut(self, path: Path, begin: Cut, end: int, rows: int, size_bytes: int) -> Cut:
         """So many rows, or as many as would fill the bytes if all rows were of the same size."""
-        by_bytes = size_bytes * end // max(1, path.stat().st_size)
+        by_bytes = int(size_bytes / _footer(path).row_bytes)
         at = min(end, begin.at + max(1, min(rows, by_bytes)))
         return Cut(at, at)
+
+    def size_bytes(self, path: Path, begin: Cut, end: Cut) -> int:
+        """By the widths of its columns: in the file, rows are encoded and compressed to a part of that."""
+        return int((end.at - begin.at) * _footer(path).row_bytes)
 
     def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:  # noqa: ARG002
         """None: the bytes of a row lie anywhere."""
@@ -97,6 +109,41 @@ class ParquetFormat(FileFormat):
     def read(self, path: Path, begin: Cut, end: Cut, schema: pl.Schema) -> pl.DataFrame:  # noqa: ARG002
         """A slice of the rows; row groups outside it are not read."""
         return _naming(path, lambda: _row_groups(path, begin.at, end.at))
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What the end of a Parquet file tells: columns, rows, and about how many bytes a row has in memory."""
+
+    schema: pl.Schema
+    rows: int
+    row_bytes: float
+
+
+def _footer(path: Path) -> _Footer:
+    """Read once for as long as the file stays as it is: a plan asks several times."""
+    status = _naming(path, path.stat)
+    return _read_footer(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=KEPT_FOOTERS)
+def _read_footer(path: Path, _size: int, _changed_ns: int) -> _Footer:
+    metadata = _naming(path, lambda: parquet.read_metadata(path))
+    schema = _naming(path, lambda: as_frame(metadata.schema.to_arrow_schema().empty_table()).schema)
+    return _Footer(schema, int(metadata.num_rows), _row_bytes(metadata))
+
+
+def _row_bytes(metadata: parquet.FileMetaData) -> float:
+    """By the columns of the first row group: their widths, and for texts what is said of their bytes."""
+    if not metadata.num_row_groups or not metadata.row_group(0).num_rows:
+        return 1.0
+    group = metadata.row_group(0)
+    total = 0.0
+    for number in range(group.num_columns):
+        column = group.column(number)
+        width = _WIDTHS.get(column.physical_type)
+        total += column.num_values * (width or _VIEW_BYTES) + (0 if width else column.total_uncompressed_size)
+    return max(1.0, total / int(group.num_rows))
 
 
 def as_frame(table: pyarrow.Table) -> pl.DataFrame:
@@ -154,6 +201,10 @@ class TextFormat(FileFormat):
                     f"{path}, row {begin.row + 1}: a row has at most {MAX_RECORD_BYTES:,} bytes, found more: split it"
                 )
             length = min(2 * length, allowed if ends.size else end - begin.at)
+
+    def size_bytes(self, path: Path, begin: Cut, end: Cut) -> int:  # noqa: ARG002
+        """As many as in the file."""
+        return end.at - begin.at
 
     def checksum(self, path: Path, begin: int, end: int, before: int | None) -> int | None:
         """The CRC-32 of the bytes, in blocks."""

@@ -11,7 +11,7 @@ cancelled pass) are ignored and logged as such.
     BatchesLogged(.., ended)      logged grows, maybe ended                       RunPass live, LogBatches; wrap-up
     LoggingFailed                 attempt + 1; a pause if the store refused it    LogBatches | Stop failed
     PassFinished, live            heads or forks move, finished grows             Publish, RunPass, StoreCheckpoint,
-                                                                                  PlanReplicas
+                                                                                  PlanReplicas, PlanBackups
     PassFinished, round           heads of what was behind move; maybe all are    Publish, RunPass, (TasksMoved)
                                   back, maybe those that move change places
     PassFinished, report missing  as PassFailed                                   RunPass
@@ -31,7 +31,8 @@ cancelled pass) are ignored and logged as such.
     NodesJoined                   lost tasks may find room                        (RecoveryBegun), RunPass round
     Woken                         tentative results are shown from now on         RunPass live
     ReplicasPlanned               others should run twice, if it is worth it      (ReplicasMoved)
-    PlanningFailed                replicas stay as they are                       PlanReplicas, later
+    BackupsPlanned                others retain outputs from the next pass on     (BackupsMoved), (PromiseMeasured)
+    PlanningFailed                replicas and backups stay as they are           PlanReplicas, PlanBackups, later
     StopRequested                 wrap-up                                         (below)
     EpochLost                                                                     CancelPass, Stop superseded
 
@@ -69,6 +70,7 @@ from tenax.control.events import Event
 from tenax.control.instructions import Decided
 from tenax.control.learned import Ignored
 from tenax.control.narrator import Entry, Line, story
+from tenax.control.placement.capacity import busy_parts
 from tenax.control.placement.spreading import place_tasks
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Place, Run
@@ -146,6 +148,11 @@ class Coordinator:
     def checkpoint_interval(self) -> int:
         """Batches from one checkpoint to the next; it follows the pace of the run unless it was given in batches."""
         return checkpoints.interval(self._run, self._state)
+
+    @property
+    def busy_parts(self) -> dict[str, float]:
+        """The part of the time in which every node is busy, as measured."""
+        return busy_parts(self._run, self._state)
 
     @property
     def log(self) -> tuple[Entry, ...]:

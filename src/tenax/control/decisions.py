@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tenax.control.checkpoints.strategies import acknowledged, captured, is_last, stored_tasks, sweeping, wanted
+from tenax.control.checkpoints.strategies import (
+    acknowledged,
+    captured,
+    interval,
+    is_last,
+    stored_tasks,
+    sweeping,
+    wanted,
+)
 from tenax.control.copies import Role
 from tenax.control.instructions import (
     CancelPass,
@@ -21,11 +29,13 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
 )
-from tenax.control.placement.assignment import place_lost
+from tenax.control.placement.assignment import place_lost, request_nodes
 from tenax.control.placement.balancing import change_places
 from tenax.control.placement.following import plan_replicas, retire
+from tenax.control.placement.promises import plan_backups
 from tenax.control.recovery.outages import settle
 from tenax.control.recovery.pauses import pause_s
+from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
@@ -69,7 +79,7 @@ def _place(run: Run, state: RunState) -> Decision:
     if not state.placement.due:
         return state, None
     state, placed = place_lost(run, replace(state, placement=replace(state.placement, due=False)))
-    return settle(run, state), placed
+    return with_blocking(run, settle(run, state)), placed
 
 
 def _publish(_run: Run, state: RunState) -> Decision:
@@ -123,6 +133,7 @@ def _pauses(run: Run, state: RunState, now: Standing) -> bool:
     return (
         cutover
         or run.protection.recovery is Recovery.BLOCKING
+        or state.outage.blocks
         or state.outage.stalled >= run.protection.patience
         or state.outage.bytes > run.protection.max_outage_bytes
     )
@@ -199,7 +210,7 @@ def _retained(run: Run, state: RunState) -> frozenset[Task]:
     """
     graph = run.graph
     all_tasks = state.outage is not None or state.failures.alert or run.protection.backups is Backups.ALL
-    retaining: set[Task] = set(run.tasks) if all_tasks else {*run.retain, *run.ahead}
+    retaining: set[Task] = set(run.tasks) if all_tasks else {*state.promises.retained_by, *run.ahead}
     if not all_tasks:
         for number in {*(run.number[task] for task in state.placement.replicated), *state.placement.moving}:
             if state.tasks[number].in_step is None:
@@ -228,12 +239,13 @@ def _needed_from(state: RunState) -> int:
 
 def _log(run: Run, state: RunState) -> Decision:
     """Ahead of the passes, by a bounded number."""
-    count = state.finished + run.settings.max_batches_ahead - state.logs.logged
+    count = state.sizes.count(run.settings, state.logs.logged - state.finished)
     over = state.logs.ended or state.wrap_up is not None
     if state.phase is Phase.WAITING or state.logs.logging is not None or over or count < 1:
         return state, None
     request = LogRequest(state.logs.logged + 1, count, state.logs.log_attempt)
-    order = LogBatches(request.first, request.count, request.attempt, pause_s(state.logs.log_faults))
+    rows = state.sizes.limit(run.settings)
+    order = LogBatches(request.first, request.count, request.attempt, pause_s(state.logs.log_faults), rows)
     return replace(state, logs=replace(state.logs, logging=request)), order
 
 
@@ -255,7 +267,7 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     due = state.checkpoints.due
     if due is None or due.newest_batch > state.final:
         return state, None
-    load = state.load if state.load.batches else None
+    load = replace(state.load, interval=interval(run, state)) if state.load.batches else None
     order = StoreCheckpoint(due.cut, due.versions, due.nodes, due.attempt, pause_s(due.faults), load)
     return replace(state, checkpoints=replace(state.checkpoints, due=None, storing=due)), order
 
@@ -291,6 +303,7 @@ def _is_over(run: Run, state: RunState) -> bool:
 
 _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _place,
+    request_nodes,
     retire,  # before the next pass: it steps in none that runs
     change_places,
     _publish,  # before the next pass: results are what people wait for
@@ -300,4 +313,5 @@ _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     _log,
     _trim,
     plan_replicas,
+    plan_backups,
 )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 
 from tenax.control.load import Load
 from tenax.control.recovery.failures import PassFailure
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +194,28 @@ class ReplicasPlanned:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupsPlanned:
+    """The tasks that should retain their outputs, by what was measured up to this batch, and what they promise."""
+
+    batch: int
+    backups: tuple[Task, ...]
+    promise: Promise
+
+
+class PlanKind(StrEnum):
+    """What is planned while a run goes on."""
+
+    REPLICAS = "replicas"
+    BACKUPS = "backups"
+
+
+@dataclass(frozen=True, slots=True)
 class PlanningFailed:
     """No plan could be made."""
 
     batch: int
     cause: str
+    what: PlanKind = PlanKind.REPLICAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +246,7 @@ Event = (
     | NodesLost
     | Woken
     | ReplicasPlanned
+    | BackupsPlanned
     | PlanningFailed
     | StopRequested
     | EpochLost

@@ -15,6 +15,7 @@ from tenax.control.load import Load
 from tenax.control.notices import Notice
 from tenax.control.versions import Cut, PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
+from tenax.planning.measured import Measures
 from tenax.planning.rates import Rows
 
 
@@ -169,10 +170,20 @@ class PlanReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanBackups:
+    """Find who should retain outputs, by what was measured up to this batch. Answer: BackupsPlanned, PlanningFailed."""
+
+    batch: int
+    measures: Measures
+    backups: frozenset[Task]
+
+
+@dataclass(frozen=True, slots=True)
 class RequestNodes:
-    """Ask the cluster for more nodes, if it can give any; they are reported as NodesJoined."""
+    """Ask the cluster for `count` nodes more, so that there are `total`; those that come are NodesJoined."""
 
     count: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +239,7 @@ Instruction = (
     | CancelCheckpoint
     | Trim
     | PlanReplicas
+    | PlanBackups
     | RequestNodes
     | Wake
     | Stop

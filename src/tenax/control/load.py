@@ -56,8 +56,10 @@ class Arrival:
         came = replace(self, rows=self.rows + event.rows)
         if not event.caught_up:
             return came
-        if self.since_s is None or event.at_s <= self.since_s:
-            return replace(came, since_s=event.at_s if self.since_s is None else self.since_s)
+        if self.since_s is None:
+            return replace(came, since_s=event.at_s, rows=0)
+        if event.at_s <= self.since_s:
+            return came
         lasted_s = event.at_s - self.since_s
         rate = came.rows / lasted_s
         if self.rows_per_s is not None:
@@ -74,6 +76,7 @@ class Load:
     - A pass took `pass_s`: `fixed_s` for each of its `levels` (scheduling), and `moving_s` for each of its batches, in
       which the slowest node of each level was busy.
     - Reading a state from the store takes `restore_s` for a byte.
+    - Checkpoints are `interval` batches apart; 0 if that was not noted.
     - The next `left_out` live passes are not measured.
     """
 
@@ -85,6 +88,7 @@ class Load:
     moving_s: float = 0.0
     levels: int = 0
     restore_s: float = 0.0
+    interval: int = 0
     arrival: Arrival = field(default_factory=Arrival)
     left_out: int = LEFT_OUT
 
@@ -120,9 +124,9 @@ class Load:
                 skews.append(Skew(graph.task(span.start + slowest), busy[slowest] / median))
         return max(skews, key=lambda skew: skew.ratio, default=None)
 
-    def to_data(self) -> Data:
+    def to_data(self) -> dict[str, Data]:
         """As plain data, as checkpoints and events keep it."""
-        return plain(self)
+        return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_data(cls, data: Mapping[str, object]) -> Load:
@@ -143,7 +147,7 @@ class Skew:
     ratio: float
 
 
-_NUMBERS = ("batches", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s")
+_NUMBERS = ("batches", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s", "interval")
 _TASK_NUMBERS = tuple(each.name for each in fields(TaskLoad))
 
 
@@ -163,7 +167,7 @@ def measured(load: Load, graph: TaskGraph, homes: Sequence[str | None], event: P
     tasks = tuple(_task(before[number], primaries[number], batches, weight) for number in range(len(graph)))
     sources = [number for number in range(len(graph)) if not graph.streams[graph.operator_of[number]]]
     rows = sum(primaries[number].rows for number in sources) / batches
-    levels, moving_s = _levels(event.reports)
+    levels, moving_s = level_seconds(event.reports)
     fixed_s = max(0.0, event.seconds - moving_s) / levels
     return replace(
         load,
@@ -196,12 +200,12 @@ def _task(before: TaskLoad, report: TaskReport, batches: int, weight: float) -> 
     )
 
 
-def _levels(reports: Sequence[TaskReport]) -> tuple[int, float]:
+def level_seconds(reports: Sequence[TaskReport]) -> tuple[int, float]:
     """How many levels a pass had, and for how long the slowest node of each was busy, all together."""
     busy_s: dict[tuple[int, str], float] = {}
     for report in reports:
         busy_s[report.level, report.node] = busy_s.get((report.level, report.node), 0.0) + report.busy_s
-    levels = 1 + max(level for level, _ in busy_s)
+    levels = 1 + max((level for level, _ in busy_s), default=0)
     return levels, sum(max((s for (at, _), s in busy_s.items() if at == level), default=0.0) for level in range(levels))
 
 

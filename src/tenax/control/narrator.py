@@ -37,8 +37,18 @@ from tenax.control.instructions import (
     StoreCheckpoint,
     Trim,
 )
-from tenax.control.notices import Notice, RecoveryBegun, ReplicaPromoted, ReplicasMoved, RolledBack, TasksMoved
-from tenax.model.tasks import Task
+from tenax.control.notices import (
+    BackupsMoved,
+    Notice,
+    PromiseMeasured,
+    RecoveryBegun,
+    ReplicaPromoted,
+    ReplicasMoved,
+    RolledBack,
+    TasksMoved,
+)
+from tenax.model.tasks import Task, in_groups
+from tenax.planning.promises import Promise
 
 Happening = Event | Instruction | Notice
 """All that sentences are made of."""
@@ -100,7 +110,9 @@ PLAIN = Names()
 def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
     """What happened to the run; None if it is everyday: batches logged, passes run, results published."""
     match happening:
-        case ReplicaPromoted() | RecoveryBegun() | TasksMoved() | RolledBack() | ReplicasMoved():
+        case ReplicaPromoted() | RecoveryBegun() | TasksMoved() | RolledBack():
+            return _of_notice(happening, names)
+        case ReplicasMoved() | BackupsMoved() | PromiseMeasured():
             return _of_notice(happening, names)
         case Stop() | RequestNodes() | CancelCheckpoint():
             return _of_instruction(happening)
@@ -125,7 +137,7 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
         case PublishFailed():
             return f"results of pass {happening.pass_id} could not be published: {happening.cause}"
         case PlanningFailed():
-            return f"no plan of replicas by batch {happening.batch}: {happening.cause}"
+            return f"no plan of {happening.what} by batch {happening.batch}: {happening.cause}"
         case StopRequested():
             return f"the run is to end: {happening.cause}"
         case EpochLost():
@@ -185,7 +197,8 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             restarted = {task: node for task, node in notice.homes.items() if task.operator not in names.sources}
             where = ", ".join(names.all_of(notice.homes.values()))
             clauses = [f"{_count(len(restarted), 'lost task', 'restart')} on {where}"] if restarted else []
-            clauses += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node"] if notice.waiting else []
+            why = f": {notice.reason}" if notice.reason else ""
+            clauses += [f"{_count(len(notice.waiting), 'lost task', 'wait')} for a node{why}"] if notice.waiting else []
             return "; ".join(clauses) or None
         case TasksMoved():
             where = ", ".join(names.all_of(notice.homes.values()))
@@ -196,6 +209,22 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             new = ", ".join(str(task) for task in notice.after if task not in notice.before) or "none"
             old = ", ".join(str(task) for task in notice.before if task not in notice.after) or "none"
             return f"replicas follow the load: {new} in place of {old}; {notice.reason}"
+        case BackupsMoved():
+            before, after = (in_groups(tasks) or "none" for tasks in (notice.before, notice.after))
+            return f"outputs are retained by {after} in place of {before}, {notice.reason}"
+        case PromiseMeasured():
+            return promise_words(notice.promise)
+
+
+def promise_words(promise: Promise) -> str:
+    """How soon a lost task is back, as measured."""
+    parts = f"{promise.steps_s:.3g} s of steps and {promise.scheduling_s:.3g} s of scheduling, as measured"
+    if promise.holds:
+        return f"a lost task is back within {promise.total_s:.3g} s of {promise.bound_s:g} s allowed: {parts}"
+    return (
+        f"a lost task is NOT back within {promise.bound_s:g} s but within {promise.total_s:.3g} s, because of "
+        f"{in_groups(promise.broken_by)}: {parts}"
+    )
 
 
 def _count(number: int, what: str, does: str = "") -> str:
@@ -244,10 +273,14 @@ def _decided_of_task(decided: Decided, task: Task) -> str:
         case RecoveryBegun():
             if task in decided.homes:
                 return f"lost, and comes back on {decided.homes[task]}"
-            return "lost, and waits for room on a node" if task in decided.waiting else ""
+            why = f": {decided.reason}" if decided.reason else ""
+            return f"lost, and waits for room on a node{why}" if task in decided.waiting else ""
         case ReplicasMoved() if (task in decided.before) != (task in decided.after):
             what = "has no replica any more" if task in decided.before else "gets a replica"
             return f"{what}: {decided.reason}"
+        case BackupsMoved() if (task in decided.before) != (task in decided.after):
+            what = "retains its outputs no longer" if task in decided.before else "retains its outputs from now on"
+            return f"{what}, {decided.reason}"
         case TasksMoved():
             return f"goes on at {decided.homes[task]}, to spread the load" if task in decided.homes else ""
         case RolledBack():

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,12 @@ class ReplicaPromoted:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryBegun:
-    """Lost tasks have got nodes, in the order of the queries that they serve; those that wait have none yet."""
+    """Lost tasks have got nodes, so that these queries come back; those that wait have none yet, for this reason."""
 
     homes: Mapping[Task, str]
     queries: tuple[Task, ...]
     waiting: tuple[Task, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +56,20 @@ class ReplicasMoved:
     reason: str
 
 
-Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved
+@dataclass(frozen=True, slots=True)
+class BackupsMoved:
+    """Other tasks retain their outputs from the next pass on."""
+
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseMeasured:
+    """How soon a lost task is back was measured: for the first time, or it is kept again, or broken by other tasks."""
+
+    promise: Promise
+
+
+Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved | BackupsMoved | PromiseMeasured

@@ -14,9 +14,10 @@ from tenax.model.plans import Placement
 from tenax.model.protection import Protection, Standby, Strategy
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
-from tenax.planning.rates import Rows, with_rates
+from tenax.planning.rates import Rows, with_costs, with_rates
 
-Place = Callable[[TaskGraph, Sequence[Node]], Placement]
+Place = Callable[[TaskGraph, Sequence[Node], Mapping[str, float]], Placement]
+"""Where tasks run at first: the costs of the graph, on these nodes, each of which takes at most so much."""
 
 
 def need_outputs(strategies: Collection[Strategy]) -> bool:
@@ -28,7 +29,7 @@ def need_outputs(strategies: Collection[Strategy]) -> bool:
 class Run:
     """The topology and its protection.
 
-    - `retain` names the tasks that always keep their outputs, `replicas` those that run twice.
+    - `retain` names the tasks that keep their outputs at the start, `replicas` those that run twice then.
     - `publishers` are the tasks that have results.
     """
 
@@ -123,6 +124,11 @@ class Run:
     def graph_with(self) -> Callable[[Rows], TaskGraph]:
         """The graph with measured rates; that of the last ones is kept."""
         return lru_cache(maxsize=1)(lambda rows: TaskGraph(with_rates(self.graph.topology, rows)))
+
+    @cached_property
+    def graph_with_costs(self) -> Callable[[tuple[float, ...]], TaskGraph]:
+        """The graph with these costs; that of the last ones is kept."""
+        return lru_cache(maxsize=1)(lambda costs: TaskGraph(with_costs(self.graph.topology, costs)))
 
     def spread(self, marked: Bools) -> Bools:
         """The marked tasks and all that depend on them. O(tasks)."""

@@ -1,4 +1,4 @@
-"""What the coordinator knows of a run: one frozen value, in six records."""
+"""What the coordinator knows of a run: one frozen value, in seven records."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tenax.control.batch_sizes import BatchSizes
 from tenax.control.copies import TaskState
 from tenax.control.instructions import Decided, Part, PassKind, Step, Stop, Trim
 from tenax.control.load import Load
 from tenax.control.versions import Cut, PassId, RestorePoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.promises import Promise
 from tenax.planning.rates import Rows
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still readable
@@ -94,6 +96,7 @@ class Outage:
     - `lag` is how many batches the furthest missing task was behind the live passes when the last round since a loss
       ended, `stalled` in how many rounds in a row that was no less than before.
     - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
+    - `blocks` says that live passes pause until all are back, where the run decides that by itself.
     """
 
     number: int
@@ -101,6 +104,7 @@ class Outage:
     lag: int | None = None
     stalled: int = 0
     holding: bool = False
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,8 @@ class Placing:
     - `replicated` are the tasks that should run twice; `plan_due` says that they are to be planned anew, and
       `plan_request` is the batch up to which that is being done.
     - `counts` are rows of the last batches, `measured` those of the last `measure_every` that were complete.
+    - `waiting` are the lost tasks that found no room when rows came at this `rate`; `requested` is how many nodes there
+      should be, as far as the cluster was asked for more.
     """
 
     due: bool = False
@@ -217,6 +223,24 @@ class Placing:
     plan_request: int | None = None
     counts: Counts | None = None
     measured: Rows | None = None
+    waiting: tuple[Task, ...] = ()
+    rate: float | None = None
+    requested: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Who retains outputs, and how soon a lost task is back by that.
+
+    - `retained_by` are the tasks that retain their outputs whatever happens.
+    - `due` says that they are to be planned anew, `request` is the batch up to which that is being done.
+    - `promise` is the last one that was measured; none before that.
+    """
+
+    retained_by: frozenset[Task] = frozenset()
+    due: bool = False
+    request: int | None = None
+    promise: Promise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +270,7 @@ class RunState:
 
     - `tasks` has one state per task, in task order. A task whose head is older than what is finished is behind; what
       depends on it can only go on tentatively.
+    - `load` and `sizes` are what was measured: of tasks and passes, and for the rows of the next batches.
     - `pending` is what the last event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
@@ -258,8 +283,10 @@ class RunState:
     passes: Passes = field(default_factory=Passes)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     placement: Placing = field(default_factory=Placing)
+    promises: Promises = field(default_factory=Promises)
     failures: Failures = field(default_factory=Failures)
     load: Load = field(default_factory=Load)
+    sizes: BatchSizes = field(default_factory=BatchSizes)
     pending: tuple[Decided, ...] = ()
     wrap_up: Stop | None = None
     stop: Stop | None = None

@@ -14,6 +14,7 @@ from tenax.control.checkpoints.rebuild_points import (
 from tenax.control.checkpoints.strategies import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
 from tenax.control.events import (
+    BackupsPlanned,
     BatchesLogged,
     CheckpointFailed,
     CheckpointStored,
@@ -40,9 +41,11 @@ from tenax.control.instructions import (
     Stop,
 )
 from tenax.control.learned import Ignored, Learned, failed
-from tenax.control.load import LEFT_OUT, MEMORY, measured, restored
-from tenax.control.placement.assignment import place_replicas
-from tenax.control.placement.balancing import begin_moves
+from tenax.control.load import LEFT_OUT, MEMORY, Arrival, measured, restored
+from tenax.control.placement import promises
+from tenax.control.placement.assignment import LESS, place_replicas
+from tenax.control.placement.balancing import begin_moves, first_places
+from tenax.control.placement.capacity import Capacity, in_use, yields
 from tenax.control.placement.following import counted, planning_failed, replicas_planned
 from tenax.control.recovery.failed_passes import pass_failed
 from tenax.control.recovery.failures import (
@@ -92,8 +95,11 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
             return _woken(state, event)
         case ReplicasPlanned():
             return replicas_planned(run, state, event) or Ignored("this plan was not asked for")
+        case BackupsPlanned():
+            return promises.backups_planned(run, state, event) or Ignored("this plan was not asked for")
         case PlanningFailed():
-            return planning_failed(state, event) or Ignored("this plan was not asked for")
+            known = planning_failed(state, event) or promises.planning_failed(state, event)
+            return known or Ignored("this plan was not asked for")
         case StopRequested():
             return _stop_requested(state, event)
         case EpochLost():
@@ -115,21 +121,27 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
+        promises=replace(state.promises, retained_by=run.retain),
         load=event.load or state.load,
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
         return failed(state, wrong)
+    capacity = Capacity(run, state)
     try:
-        placement = run.place(run.graph, event.nodes)
+        homes = first_places(run, capacity, in_use(run, state)).primaries
     except TenaxError as error:
-        return failed(state, str(error))
+        if not capacity.is_measured or any(node.slots is not None for node in event.nodes):
+            return failed(state, str(error))
+        homes = {}  # by what an earlier driver has measured there is not room for all: the best queries come first
+        state = replace(state, placement=replace(state.placement, due=True))
     tasks = tuple(
-        TaskState(point, Copy(placement.primaries[point.task], point, stored=True), rebuild_points=known)
+        TaskState(point, Copy(homes[point.task], point, stored=True) if homes else None, rebuild_points=known)
         for point, known in zip(_at_start(run, checkpoint), known_rebuild_points(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
-    if state.outage is not None:  # some are stored at older batches: nothing goes on before they have caught up
+    if lag(state, standing(run, state)):  # some are stored at older batches: nothing goes on before they have caught up
+        assert state.outage is not None
         state = state.with_outage(replace(state.outage, stalled=run.protection.patience))
     return state
 
@@ -178,7 +190,15 @@ def _batches_logged(run: Run, state: RunState, event: BatchesLogged) -> Learned:
         state,
         logs=replace(state.logs, logged=event.last, ended=event.ended, logging=None, log_attempt=1, log_faults=0),
         load=replace(state.load, arrival=arrival),
+        placement=replace(state.placement, due=state.placement.due or _slower(state, arrival)),
+        sizes=state.sizes.logged(event),
     )
+
+
+def _slower(state: RunState, arrival: Arrival) -> bool:
+    """Whether rows come so much slower than when tasks found no room that they may find some now."""
+    before, now = state.placement.rate, arrival.rows_per_s
+    return bool(state.placement.waiting) and before is not None and (now is None or now < LESS * before)
 
 
 def _logging_failed(run: Run, state: RunState, event: LoggingFailed) -> Learned:
@@ -235,6 +255,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         state = _measured(run, state, event, running)
         if state.outage is not None:
             state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
+            if state.placement.waiting and yields(run, state):
+                state = replace(state, placement=replace(state.placement, due=True))
     else:
         state = replace(state, load=restored(state.load, event.reports))
         state = _closer(run, replace(state, passes=replace(state.passes, round=None, round_attempt=1, round_faults=0)))
@@ -242,11 +264,17 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
 
 
 def _measured(run: Run, state: RunState, event: PassFinished, running: Running) -> RunState:
-    """What a live pass tells of the load, if no task is missing."""
+    """What a live pass tells of the load, if no task is missing, and of the sizes of batches."""
+    batches, degraded = running.last - running.first + 1, state.outage is not None or partial(run, running)
+    state = replace(
+        state,
+        sizes=state.sizes.passed(
+            run.settings, run.graph, event, batches, degraded=degraded, rows_per_s=state.load.arrival.rows_per_s
+        ),
+    )
     if state.outage is not None:
         return replace(state, load=replace(restored(state.load, event.reports), left_out=LEFT_OUT))
     homes = tuple(None if task.primary is None else task.primary.node for task in state.tasks)
-    batches = running.last - running.first + 1
     return replace(state, load=measured(state.load, run.graph, homes, event, batches))
 
 

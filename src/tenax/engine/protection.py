@@ -13,15 +13,16 @@ from tenax.model import topology as model
 from tenax.model.graph import TaskGraph
 from tenax.model.options import ALL
 from tenax.model.protection import Backups, Protection, Standby, Strategy
-from tenax.model.tasks import Task
+from tenax.model.tasks import Task, in_groups
 from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
+from tenax.planning.measured import Measures, with_measures
+from tenax.planning.promises import Promise, followed, promised
 from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import plan_replicas
 
 PLANNING_LIMIT_S = 5.0  # a run begins soon, with the best plan that was found until then
-SHOWN_TASKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,20 @@ class Replanned:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """The tasks that should retain their outputs by what was measured, and what they promise."""
+
+    backups: tuple[Task, ...]
+    promise: Promise
+
+
+@dataclass(frozen=True, slots=True)
 class Protected:
     """A protection, planned for one topology: which tasks run twice, which retain their outputs.
 
     - `fidelity` is what outputs keep if every task without a replica is lost; sources go on anywhere.
-    - `latency_s` is the longest that a single lost task is away; None if no backups were planned.
+    - `latency_s` is the longest that a single lost task is away, by what the topology declares; None if no backups
+      were planned.
     """
 
     topology: model.Topology
@@ -55,9 +65,9 @@ class Protected:
         said = ["no replicas"]
         if self.replicas:
             count = f"{len(self.replicas)} replica{'s' * (len(self.replicas) > 1)}"
-            said = [f"{count}: {_named(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
+            said = [f"{count}: {in_groups(self.replicas)}, fidelity if all else fails {self.fidelity:.2f}"]
             if self.active_active:
-                said.append(f"active-active: {_named(self.active_active)}")
+                said.append(f"active-active: {in_groups(self.active_active)}")
         match asked.backups_or_default:
             case Backups.SOURCE:
                 queued = need_outputs(asked.all_strategies)
@@ -66,12 +76,19 @@ class Protected:
                 said.append("all tasks retain their outputs")
             case kind:
                 also = ", after a correlated failure all" if kind is not Backups.PLANNED else ""
-                bound = "" if self.latency_s is None else f" (a lost task is back within {self.latency_s:g} s)"
-                said.append(f"outputs retained by {_named(self.retain) or 'none'}{bound}{also}")
+                said.append(f"outputs retained by {in_groups(self.retain) or 'none'}{self._bound}{also}")
         single = [f"{name} {how}" for name, how in asked.strategies.items()]
         if asked.checkpoint != Strategy.ALIGNED or single:
             said.append(f"checkpoints {', '.join([asked.checkpoint, *single])}")
         return "; ".join(said)
+
+    @property
+    def _bound(self) -> str:
+        """What planned backups promise before anything is measured."""
+        if self.latency_s is None:
+            return ""
+        reckoned = "the times declared" if _declared(self.topology) else "a second per task"
+        return f" (a lost task is back within {self.latency_s:g} s, reckoned with {reckoned} until it is measured)"
 
     @property
     def active_active(self) -> tuple[Task, ...]:
@@ -86,6 +103,18 @@ class Protected:
         graph, replicas = TaskGraph(measured), _replicas(measured, self.protection)
         return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
+    def followed(self, measures: Measures, present: Collection[Task], *, detection_s: float) -> Followed:
+        """The backups by what was measured, or the present ones if these shall stay; a loss is known in detection_s."""
+        bound_s = self.protection.recovery_latency_s
+        assert bound_s is not None, "only a latency that was asked for is promised"
+        graph = TaskGraph(with_measures(with_safe_sources(self.topology), measures))
+        scheduling_s, backups = measures.scheduling_s + detection_s, _retaining(graph, present)
+        if self.protection.backups_follow:
+            margin = self.protection.follow_load
+            backups = followed(graph, backups, bound_s, scheduling_s, margin, PLANNING_LIMIT_S)
+        backups = _retaining(graph, backups)
+        return Followed(backups, promised(graph, backups, bound_s, scheduling_s))
+
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:
     """Plan what a protection asks for. Sources are left out: they are logged, and go on anywhere at once."""
@@ -98,11 +127,25 @@ def planned(topology: model.Topology, asked: Protection) -> Protected:
     retain: tuple[Task, ...] = ()
     latency_s = None
     if asked.recovery_latency_s is not None:
-        plan = plan_backups(graph, asked.recovery_latency_s, time_limit_s=PLANNING_LIMIT_S)
-        sources = {operator.name for operator in topology.operators if operator.is_source}
-        retain = tuple(task for task in plan.backups if task.operator not in sources)
-        latency_s = plan.recovery_latency_s
+        bound_s = asked.recovery_latency_s
+        if not _declared(topology):  # a second per task is no reason to refuse what may well be kept
+            bound_s = max(bound_s, float(graph.reprocess.max()))
+        plan = plan_backups(graph, bound_s, time_limit_s=PLANNING_LIMIT_S)
+        retain, latency_s = _retaining(graph, plan.backups), plan.recovery_latency_s
+    elif isinstance(asked.backups, tuple):
+        retain = _retaining(graph, _named(graph, asked.backups, "retain nothing: they have their log"))
     return Protected(topology, asked, replicas, retain, _kept(graph, replicas), latency_s)
+
+
+def _declared(topology: model.Topology) -> bool:
+    """Whether a topology says of some task how long it takes to reprocess it."""
+    return any(operator.reprocess != 1.0 for operator in topology.operators if not operator.is_source)
+
+
+def _retaining(graph: TaskGraph, tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Those that have outputs to retain, in task order: no sources, and none without consumers."""
+    numbers = sorted(graph.numbers(tasks))
+    return graph.tasks(number for number in numbers if graph.consumers_of(number) and graph.producers_of(number))
 
 
 def _kept(graph: TaskGraph, replicas: Collection[Task]) -> float:
@@ -152,24 +195,13 @@ def _asked_for(topology: model.Topology, graph: TaskGraph, asked: Protection) ->
         return plan_replicas(others, asked.replicas, time_limit_s=PLANNING_LIMIT_S).replicas
     if asked.replicas == ALL:
         return graph.tasks(np.flatnonzero(~graph.safe))
-    named = graph.mask(graph.parse(",".join(asked.replicas)))
+    return _named(graph, asked.replicas, "need no replica")
+
+
+def _named(graph: TaskGraph, words: Iterable[str], rule: str) -> tuple[Task, ...]:
+    """The tasks that words name, in task order; `rule` says why there are no sources among them."""
+    named = graph.mask(graph.parse(",".join(words)))
     wrong = np.flatnonzero(named & graph.safe)
     if wrong.size:
-        raise InvalidRequest(f"sources need no replica, found {graph.task(int(wrong[0]))} among them: leave it out")
+        raise InvalidRequest(f"sources {rule}, found {graph.task(int(wrong[0]))} among them: leave it out")
     return graph.tasks(np.flatnonzero(named))
-
-
-def _named(tasks: tuple[Task, ...]) -> str:
-    """Tasks by operator: `speed[0 2]`; the first of them if they are many."""
-    by_operator: dict[str, list[int]] = {}
-    for task in tasks:
-        by_operator.setdefault(task.operator, []).append(task.index)
-    shown = [f"{name}[{_indices(indices)}]" for name, indices in by_operator.items()]
-    more = f" and {len(shown) - SHOWN_TASKS} more operators" if len(shown) > SHOWN_TASKS else ""
-    return ", ".join(shown[:SHOWN_TASKS]) + more
-
-
-def _indices(indices: list[int]) -> str:
-    if len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1)):
-        return f"{indices[0]}..{indices[-1]}"
-    return " ".join(map(str, indices[:SHOWN_TASKS])) + (" ..." if len(indices) > SHOWN_TASKS else "")

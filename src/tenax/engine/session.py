@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
@@ -106,7 +108,10 @@ class Session:
         (folder / SCRATCH).symlink_to(self.scratch.folder)
         self.scratch.also += [folder / SCRATCH, folder / SPARK_HOME]
         conf = SparkConf().setAppName("tenax")
-        conf.setMaster(cluster.master or f"local-cluster[{cluster.nodes},{NODE_SLOTS + 1},{cluster.memory_mb}]")
+        self._workers = self._wanted = cluster.executors
+        self._given: int | None = None
+        self._requesting = threading.Lock()
+        conf.setMaster(cluster.master or f"local-cluster[{cluster.executors},{NODE_SLOTS + 1},{cluster.memory_mb}]")
         for name, value in (*SETTINGS.items(), *heartbeat_settings(cluster).items()):
             conf.set(name, value)
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
@@ -133,7 +138,7 @@ class Session:
             self.context.setLogLevel("OFF")
             if cluster.master is not None:  # other machines have Spark and the libraries, but not necessarily Tenax
                 self.context.addPyFile(str(_package(folder)))
-            self.nodes = self._wait_for(cluster.nodes, stop_asked)
+            self.nodes = self._wait_for(cluster.executors, stop_asked)
         except BaseException:
             self.stop()
             raise
@@ -172,11 +177,42 @@ class Session:
                 live.append(NodeInfo(str(executor.id()), str(executor.hostPort()).split(":")[0]))
         return tuple(sorted(live, key=lambda executor: (len(executor.executor), executor.executor)))
 
+    def request_nodes(self, total: int) -> None:
+        """Ask the cluster to keep so many executors up; it may not have them, or not now.
+
+        An embedded cluster gets as many machines more.
+        """
+        with self._requesting:
+            self._wanted = max(self._wanted, total)
+            while self.cluster.master is None and self._workers < self._wanted:
+                self._workers += 1
+                self._add_worker(self._workers)
+            self._request()
+
     def limit_nodes(self, count: int) -> None:
-        """How many executors the cluster shall keep up: with fewer, lost ones are not replaced; more brings more."""
+        """How many executors the cluster gives at most, whoever asks: lost ones beyond that are not replaced."""
+        with self._requesting:
+            self._given = count
+            self._request()
+
+    def _request(self) -> None:
+        count = self._wanted if self._given is None else min(self._wanted, self._given)
         jvm = self.context._jvm
         assert jvm is not None
         self.context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
+
+    def _add_worker(self, number: int) -> None:
+        """One more worker of Spark's embedded cluster, like those that it began with: each runs an executor."""
+        jvm: Any = self.context._jvm
+        spark = self.context._jsc.sc()
+        backend = spark.schedulerBackend()
+        masters = backend.getClass().getDeclaredField("masters")
+        masters.setAccessible(True)
+        option = jvm.scala.Option.apply
+        jvm.org.apache.spark.deploy.worker.Worker.startRpcEnvAndEndpoint(
+            *(LOOPBACK, 0, 0, NODE_SLOTS + 1, self.cluster.memory_mb, masters.get(backend), None, option(number)),
+            *(spark.getConf(), option(None)),
+        )
 
     def end_node(self, executor: str) -> None:
         """End an executor with its Python workers, whatever they do; the cluster starts another in its place."""

@@ -179,6 +179,20 @@ def choice(known: type[StrEnum] | tuple[str, ...]) -> Kind:
     return Kind(f"one of {', '.join(words)}", "WORD", kept, words=words, schema={"enum": list(words)})
 
 
+def choice_or_tasks(known: type[StrEnum]) -> Kind:
+    """One of some words, or which tasks."""
+    word = choice(known)
+
+    def kept(value: object) -> object:
+        return (names() if isinstance(value, list | tuple) else word).kept(value)
+
+    def parsed(text: str) -> object:
+        return names().parsed(text) if "[" in text else text
+
+    either = {"anyOf": [word.schema, names().schema]}
+    return Kind(f"{word.rule} or a list of tasks", "WORD|TASKS", kept, parsed, words=word.words, schema=either)
+
+
 def by_operator(word: Kind, what: str) -> Kind:
     """A word for each of some operators; `what` is what it says of one."""
 

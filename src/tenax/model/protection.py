@@ -14,6 +14,7 @@ from tenax.model.options import (
     by_operator,
     check_fields,
     choice,
+    choice_or_tasks,
     count,
     number,
     option,
@@ -23,7 +24,8 @@ from tenax.model.options import (
 )
 
 BETWEEN_CHECKPOINTS = 10  # batches
-ORDERS = ("best-density", "exact", "dp", "operator-centric")
+OPERATOR_CENTRIC = "operator-centric"
+ORDERS = ("best-density", "exact", "dp", OPERATOR_CENTRIC)
 
 
 class Recovery(StrEnum):
@@ -33,6 +35,8 @@ class Recovery(StrEnum):
     """Live passes go on with what is left; missing tasks come back in the background."""
     BLOCKING = "blocking"
     """No live pass runs until everything is back."""
+    AUTO = "auto"
+    """Blocking for few losses that are predicted to be over within a batch interval, else incremental."""
 
 
 class Outputs(StrEnum):
@@ -118,20 +122,26 @@ class Protection:
         time(),
         None,
         "Plan the fewest backups so that a single lost task is back within it.",
-        details="Reckoned with a second per task, see `tenax plan backups`.",
+        details="Reckoned with a second per task at first, see `tenax plan backups`; then with what is measured: every "
+        "`measure_every` batches backups are planned anew, and the run says when it cannot be kept, and by whom.",
         example="5s",
     )
-    backups: str | None = option(
-        choice(Backups),
+    backups: str | tuple[str, ...] | None = option(
+        choice_or_tasks(Backups),
         None,
-        "Who retains outputs: source, planned, adaptive or all.",
+        "Who retains outputs: source, planned, adaptive, all, or the tasks named.",
         details="`source`: nobody, unless checkpoints are `synchronous`, `individual` or not the same for neighbours: "
         "lost tasks replay from the sources. `planned`: those that keep `recovery_latency`. `adaptive`: these, and all "
-        "from a correlated failure to the next checkpoint.",
+        'from a correlated failure to the next checkpoint. A list is `["speed[*]", "jams[0]"]`: these and '
+        "no others; sources need none, for they have their log.",
         if_none="`planned` with a `recovery_latency`, else `source`",
     )
     recovery: str = option(
-        choice(Recovery), Recovery.INCREMENTAL, "incremental: go on with what is left; blocking: wait for all."
+        choice(Recovery),
+        Recovery.INCREMENTAL,
+        "incremental: go on with what is left; blocking: wait for all; auto: wait if that is soon over.",
+        details="`auto` waits for fewer than `correlated_losses` nodes if everything is predicted to be back within a "
+        "batch interval, by measured times.",
     )
     outputs: str = option(
         choice(Outputs), Outputs.TENTATIVE, "Of outputs that miss tasks: tentative results, or hold them."
@@ -176,7 +186,8 @@ class Protection:
     follow_load: float = option(
         number(0, 1),
         0.05,
-        "Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does.",
+        "Move replicas when others would keep so much more of the outputs, by measured rates; 1 never does. Backups "
+        "that follow `recovery_latency` leave so much of it free.",
         details="With a number of `replicas`: rates are measured while the application runs, and every "
         "`measure_every` batches replicas are planned anew. New ones start from a checkpoint and catch up, then the "
         "old ones end; `events.jsonl` has both plans and the reason (`ReplicasMoved`).",
@@ -218,17 +229,17 @@ class Protection:
                     f"operator {name!r}: standby none stores no state, found checkpoint "
                     f"{plain(self.checkpoints[name])!r} beside it: leave one of the two out"
                 )
-        if self.recovery_latency is not None and self.backups in {Backups.SOURCE, Backups.ALL}:
+        if self.recovery_latency is not None and _unplanned(self.backups):
             raise InvalidRequest(
                 f"a recovery_latency is what planned backups keep, found {self.recovery_latency!r} beside backups "
                 f"{plain(self.backups)!r}: leave one of the two out"
             )
         if self.recovery_latency is None and self.backups == Backups.PLANNED:
             raise InvalidRequest("planned backups need a recovery_latency, found none: write recovery_latency='5s'")
-        if self.tentative_delay_s and (self.outputs, self.recovery) != (Outputs.TENTATIVE, Recovery.INCREMENTAL):
+        if self.tentative_delay_s and (self.outputs != Outputs.TENTATIVE or self.recovery == Recovery.BLOCKING):
             raise InvalidRequest(
-                f"a tentative_delay needs tentative outputs and incremental recovery, found {self.tentative_delay!r} "
-                f"beside {self.outputs} and {self.recovery}: leave it out"
+                "a tentative_delay needs tentative outputs and recovery that does not block, found "
+                f"{self.tentative_delay!r} beside {self.outputs} and {self.recovery}: leave it out"
             )
 
     @property
@@ -267,6 +278,11 @@ class Protection:
         return isinstance(self.replicas, int) and self.replicas > 0 and self.follow_load < 1
 
     @property
+    def backups_follow(self) -> bool:
+        """Whether backups follow what is measured: if there is a latency to keep, and it is not said that they stay."""
+        return self.recovery_latency is not None and self.follow_load < 1
+
+    @property
     def strategies(self) -> dict[str, Strategy]:
         """How states are stored, by operator, where it is not as for the others."""
         single = {name: Strategy(word) for name, word in self.checkpoints.items()}
@@ -280,8 +296,10 @@ class Protection:
     @property
     def backups_or_default(self) -> Backups:
         """Who retains outputs; planned ones if there is a latency to keep and nothing else is said."""
-        if self.backups is not None:
+        if isinstance(self.backups, str):
             return Backups(self.backups)
+        if self.backups is not None:
+            return Backups.PLANNED  # by whoever has named them
         return Backups.SOURCE if self.recovery_latency is None else Backups.PLANNED
 
     def strategy_of(self, operator: str) -> Strategy:
@@ -294,10 +312,15 @@ class Protection:
         for name in ("checkpoints", "standby"):
             if isinstance(words.get(name), Mapping):
                 words[name] = {**getattr(own, name), **words[name]}
-        if words.get("backups") in {Backups.SOURCE, Backups.ALL} and "recovery_latency" not in words:
+        if _unplanned(words.get("backups")) and "recovery_latency" not in words:
             own = replace(own, recovery_latency=None, backups=None)  # what planned backups were to keep
-        if "recovery_latency" in words and "backups" not in words and own.backups in {Backups.SOURCE, Backups.ALL}:
+        if "recovery_latency" in words and "backups" not in words and _unplanned(own.backups):
             own = replace(own, backups=None)
         if words.get("outputs") == Outputs.HOLD or words.get("recovery") == Recovery.BLOCKING:
             words.setdefault("tentative_delay", "0s")  # nothing will be tentative
         return replace(own, **words)
+
+
+def _unplanned(backups: object) -> bool:
+    """Whether what is said of backups leaves nothing to be planned: these words, or a list of tasks."""
+    return isinstance(backups, list | tuple) or backups in (Backups.SOURCE, Backups.ALL)

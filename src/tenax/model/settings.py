@@ -21,11 +21,24 @@ from typing import Any
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
 from tenax.model.durations import Span, seconds
-from tenax.model.options import Option, check_fields, count, names, option, options_of, plain, switch, text, time
+from tenax.model.options import (
+    Option,
+    check_fields,
+    count,
+    names,
+    number,
+    option,
+    options_of,
+    plain,
+    switch,
+    text,
+    time,
+)
 from tenax.model.protection import Protection
 from tenax.model.topology import suggestion
 
 PER_PASS = 8  # batches: being behind makes passes longer, up to here
+FIRST_ROWS = 100_000  # of a batch, before the speed of a run is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +110,16 @@ class Batches:
     """What a batch takes in."""
 
     batch: Span = option(time(positive=False), "1s", "Time between batches.")
-    max_rows: int = option(count(), 100_000, "The most rows of a batch, per source.", unit="rows")
-    max_bytes: int | None = option(
-        count(), None, "The most bytes of a batch, per source.", unit="bytes", if_none="no bound", example=64 << 20
+    max_rows: int | None = option(
+        count(),
+        None,
+        "The most rows of a batch, per source.",
+        if_none=f"by measured speed, {FIRST_ROWS:,} at first",
+        unit="rows",
+        example=FIRST_ROWS,
+    )
+    max_bytes: int = option(
+        count(), 64 << 20, "The most bytes of a batch, per source, about as rows lie in memory.", unit="bytes"
     )
     strict_lateness: bool = option(switch(), False, "Stop at the first batch with late rows, before it is published.")
     keep_batches: bool = option(switch(), False, "Keep the whole batch log, so that the run can be replayed.")
@@ -126,6 +146,29 @@ class ClusterSettings:
     master: str | None = option(
         text("URL"), None, "A Spark master instead, like spark://host:7077.", if_none="an embedded cluster"
     )
+    pool: int = option(
+        count(0),
+        0,
+        "So many nodes more, which hold nothing and take over lost tasks first.",
+        details="Nodes that come in place of lost ones fill the pool again.",
+        unit="nodes",
+    )
+    max_nodes: int | None = option(
+        count(),
+        None,
+        "The most nodes that the run asks the cluster for when lost tasks find no room.",
+        if_none="`nodes` and `pool` together",
+        unit="nodes",
+        example=8,
+    )
+    node_limit: float = option(
+        number(0.01, 100),
+        0.8,
+        "How busy a node may be: the part of a batch interval that it has for tasks.",
+        details="By what tasks are measured to cost at the rate at which rows come. Lost tasks that find no room wait, "
+        "the best queries come back first (`order`). It binds nothing where rows do not come by the clock, and nothing "
+        "before they were measured; `slots` says it in tasks instead.",
+    )
     racks: int | None = option(count(), None, "Deal the nodes out among so many racks.", example=2)
     slots: int | None = option(count(), None, "The most tasks of a node.", if_none="no bound", unit="tasks", example=8)
     standby_nodes: int = option(count(0), 0, "So many of the nodes hold replicas only.", unit="nodes")
@@ -138,10 +181,24 @@ class ClusterSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.max_nodes is not None and self.max_nodes < self.nodes + self.pool:
+            raise InvalidRequest(
+                f"max_nodes is at least nodes and pool together ({self.executors}), found {self.max_nodes}: raise it"
+            )
         if self.master is None and self.standby_nodes and self.standby_nodes >= self.nodes:
             raise InvalidRequest(
                 f"some nodes are not standby, found standby_nodes {self.standby_nodes} of nodes {self.nodes}: lower it"
             )
+
+    @property
+    def executors(self) -> int:
+        """How many nodes the run begins with, those of the pool included."""
+        return self.nodes + self.pool
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes there may be."""
+        return self.max_nodes or self.executors
 
     @property
     def heartbeat_s(self) -> float:

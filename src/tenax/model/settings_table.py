@@ -34,6 +34,8 @@ def _table(section: str, known: Mapping[str, Option]) -> Iterator[str]:
 def _values(option: Option) -> str:
     kind = option.kind
     rule = ", ".join(f"`{word}`" for word in kind.words) if kind.words else kind.rule
+    if kind.words and "tasks" in kind.rule:
+        rule = f"{rule} or a list of tasks"
     if kind.by_operator:
         return f"{kind.rule}: {rule}"
     return f"{rule}, in {option.unit}" if option.unit and "batches" not in kind.rule else rule

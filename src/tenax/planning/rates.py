@@ -31,3 +31,11 @@ def with_rates(topology: Topology, rows: Rows) -> Topology:
         selectivity = sum(given[operator.name]) / before if before else 1.0
         operators.append(replace(operator, weights=taken if any(taken) else None, selectivity=selectivity))
     return Topology(topology.name, tuple(operators))
+
+
+def with_costs(topology: Topology, costs: tuple[float, ...]) -> Topology:
+    """The same topology with these costs of its tasks, in task order."""
+    graph = TaskGraph(topology)
+    spans = {operator.name: graph.span(number) for number, operator in enumerate(graph.operators)}
+    operators = (replace(operator, cost=costs[spans[operator.name]]) for operator in topology.operators)
+    return Topology(topology.name, tuple(operators))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Sequence
 
 from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
@@ -19,10 +17,8 @@ from tenax.control.events import (
     NodesLost,
     PassFailed,
     PassFinished,
-    PlanningFailed,
     Published,
     PublishFailed,
-    ReplicasPlanned,
     Started,
     StopRequested,
     TaskReport,
@@ -33,8 +29,10 @@ from tenax.control.instructions import (
     Instruction,
     LogBatches,
     PassKind,
+    PlanBackups,
     PlanReplicas,
     Publish,
+    RequestNodes,
     RunPass,
     Step,
     Stop,
@@ -55,45 +53,19 @@ from tenax.control.recovery.failures import (
 from tenax.control.state import Phase
 from tenax.control.versions import NO_PASS, PassId, RebuildPoint, Span, Version
 from tenax.model.cluster import Node
-from tenax.model.settings import Settings
 from tenax.model.tasks import Task
-from tenax.simulation.chances import Chances, Fault, Killed
-from tenax.simulation.kernel import Group, Kernel, Steps
+from tenax.simulation.chances import Fault, Killed
+from tenax.simulation.kernel import Group, Steps
+from tenax.simulation.loads import judge_room
 from tenax.simulation.nodes import VirtualNode
-from tenax.simulation.store import EpochRefused, Store, StoreMisused
-from tenax.simulation.toy import INITIAL, MISSING, Digest, Toy
+from tenax.simulation.plans import backups_planned, replicas_planned
+from tenax.simulation.store import EpochRefused, StoreMisused
+from tenax.simulation.toy import INITIAL, MISSING, Digest
+from tenax.simulation.world import World
 
 GARBAGE: Digest = b"garbage"  # what a failed pass leaves under its name
 LATE_REPORT = 0.5  # the part of failed passes whose workers go on and report all the same
 REPEATED_EVENT = 0.03
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What all drivers of a simulation share."""
-
-    kernel: Kernel
-    store: Store
-    toy: Toy
-    random: Random
-    vague: Random
-    """For what tasks say of themselves."""
-    settings: Settings
-    retain: tuple[Task, ...]
-    replicas: tuple[Task, ...]
-    slots: int | None
-    nodes: int
-    batches: int
-    chances: Chances
-    next_fault: Callable[[], Fault | None]
-    """Asked before every effect and every event."""
-    on_fault: Callable[[Driver, Fault], None]
-    on_stop: Callable[[Driver, Stop], None]
-    on_entry: Callable[[Driver, Event, list[Decided]], None]
-    plans: Random
-    """Draws the plans of replicas."""
-    refusals: Random
-    """Says whether it was a sink or the store that failed, and whether the pause after it takes time."""
 
 
 class Driver:
@@ -142,6 +114,12 @@ class Driver:
         if self.epoch:
             self._begin(self._noticed(NodesJoined(self._new_nodes(count))))
 
+    def _come(self, total: int) -> Steps:
+        """Nodes that were asked for come one by one, each late."""
+        while len(self.nodes) < total:
+            yield self.world.plans.random() * 10.0
+            self.gain(1)
+
     def _noticed(self, event: Event) -> Steps:
         yield self._wait()
         yield from self._report(event)
@@ -167,7 +145,7 @@ class Driver:
         checkpoint = store.checkpoints[number][0] if number else None
         store.set_aside(self.epoch, number)
         nodes = self._new_nodes(world.nodes)
-        yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published))
+        yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published, store.loads.get(number)))
 
     def _carry_out(self, decided: Sequence[Decided]) -> None:
         """Do what is instructed; notices are for the record."""
@@ -195,6 +173,10 @@ class Driver:
                 )
             case PlanReplicas():
                 self._begin(self._plan(instruction))
+            case RequestNodes() if self.world.load is not None:
+                self._begin(self._come(instruction.total))
+            case PlanBackups():
+                self._begin(self._plan_backups(instruction))
             case Stop():
                 self.stop = instruction
                 self.world.on_stop(self, instruction)
@@ -225,7 +207,8 @@ class Driver:
             begin = store.history[batch - 1][1] if batch > 1 else 0
             store.log(self.epoch, batch, (begin, begin + world.random.randrange(100)))
             yield self._wait()
-        yield from self._report(BatchesLogged(order.first, last, ended=last == world.batches))
+        logged = BatchesLogged(order.first, last, ended=last == world.batches)
+        yield from self._report(logged if world.load is None else world.load.logged(logged))
 
     def _pass(self, order: RunPass) -> Steps:
         world = self.world
@@ -277,7 +260,8 @@ class Driver:
                 yield from self._report(PassFinished(order.pass_id, reports))
             return
         self._results[order.pass_id] = results
-        yield from self._report(PassFinished(order.pass_id, reports))
+        through = PassFinished(order.pass_id, reports)
+        yield from self._report(through if world.load is None else world.load.finished(world.toy, order, through))
 
     def _rebuild_from(self, task: Task, batch: int) -> int:
         """From where on a state can be rebuilt; tasks may say that more is needed than is."""
@@ -415,6 +399,7 @@ class Driver:
             yield from self._report(CheckpointFailed(number, order.attempt, "unlucky"))
             return
         store.seal(self.epoch, order.cut)
+        store.loads[number] = order.load
         yield self._wait()
         yield from self._report(CheckpointStored(number, order.attempt))
 
@@ -429,14 +414,13 @@ class Driver:
             store.upload_outputs(self.epoch, number, key, node.outputs[key])
 
     def _plan(self, order: PlanReplicas) -> Steps:
-        """Any replicas at all: whichever they are, and however often they move, results must be right."""
         yield self._wait()
-        plans = self.world.plans
-        if self._fails():
-            yield from self._report(PlanningFailed(order.batch, "unlucky"))
-            return
-        replicas = tuple(plans.sample(self.world.toy.tasks, plans.randint(0, len(self.world.toy.tasks))))
-        yield from self._report(ReplicasPlanned(order.batch, replicas, 0.0, plans.random()))
+        answer = replicas_planned(order, self.world.toy.tasks, self.world.plans, fails=self._fails())
+        yield from self._report(answer)
+
+    def _plan_backups(self, order: PlanBackups) -> Steps:
+        yield self.world.promises.random()
+        yield from self._report(backups_planned(order, self.world.toy.tasks, self.world.promises))
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()
@@ -452,6 +436,9 @@ class Driver:
             self._judge_progress(event)
             decided = self.coordinator.handle(event)
             self.coordinator.check_invariants()
+            if self.world.load is not None:
+                costs = self.world.load.costs(self.coordinator.state.load)
+                judge_room(self.coordinator, self.world.toy, costs, event, decided)
             self.world.on_entry(self, event, decided)
             self._carry_out(decided)
 

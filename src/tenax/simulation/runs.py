@@ -10,16 +10,19 @@ from random import Random
 
 from tenax.control.events import Event
 from tenax.control.instructions import Decided, Outcome, Stop
+from tenax.control.notices import RecoveryBegun
 from tenax.model.generators import Style, TopologySpec, random_topology
 from tenax.model.graph import TaskGraph
-from tenax.model.protection import Backups, Outputs, Recovery, Strategy
+from tenax.model.protection import ORDERS, Backups, Outputs, Recovery, Strategy
 from tenax.model.settings import Settings
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
 from tenax.simulation.chances import Chances, Fault
-from tenax.simulation.driver import Driver, World
+from tenax.simulation.driver import Driver
 from tenax.simulation.kernel import Group, Kernel, Steps
+from tenax.simulation.loads import VirtualLoad
 from tenax.simulation.store import Commit, Store
 from tenax.simulation.toy import INITIAL, Toy
+from tenax.simulation.world import World
 
 MAX_TIME_S = 1_000.0
 MAX_EVENTS = 200_000
@@ -35,6 +38,8 @@ class Shape(StrEnum):
     """One of five small ones, on up to 5 nodes."""
     RANDOM = "random"
     """Any of 4 to 9 operators, on up to 8 nodes."""
+    SHORT = "short"
+    """The same, where tasks cost something, rows come by the clock, and nodes have room for so much only."""
 
 
 class SimulationFailed(AssertionError):
@@ -50,6 +55,8 @@ class Outcomes:
     superseded: int
     lost: int
     tentative: int
+    waited: int
+    """How often lost tasks found no room."""
     events: int
     time_s: float
 
@@ -60,6 +67,7 @@ class _Tally:
 
     moments: int = 0
     lost: int = 0
+    waited: int = 0
     events: int = 0
     drivers: list[Driver] = field(default_factory=list)
 
@@ -69,8 +77,9 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self.events = Random(seed)
-        self.strategies, self.memories, self.plans, self.graphs, self.refusals = (
-            Random(f"{what} {seed}") for what in ("strategies", "memory", "plans", "graphs", "refusals")
+        self.strategies, self.memories, self.plans, self.graphs, self.refusals, self.promises, self.loads = (
+            Random(f"{what} {seed}")
+            for what in ("strategies", "memory", "plans", "graphs", "refusals", "backups", "loads")
         )
 
 
@@ -89,9 +98,11 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     random, plans = draws.events, draws.plans
     kernel, tally, outside = Kernel(), _Tally(), Group()
     toy = random.choice(_toys()) if shape is Shape.TOY else _random_toy(draws.graphs)
+    if shape is Shape.SHORT:
+        toy = Toy(TaskGraph(_with_priorities(draws.loads, toy.graph.topology)))
     memories = _memories(draws.memories, toy)
     toy = replace(toy, memory=memories)
-    batches = random.randint(1, 40)
+    batches = random.randint(1, 40) + (20 if shape is Shape.SHORT else 0)
     settings = _settings(draws, per_pass=random.randint(1, 5))
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
@@ -121,6 +132,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
 
     def on_entry(driver: Driver, event: Event, decided: list[Decided]) -> None:
         tally.events += 1
+        tally.waited += any(isinstance(each, RecoveryBegun) and bool(each.waiting) for each in decided)
         if trace is not None:
             trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {event} -> {decided}")
 
@@ -140,6 +152,10 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     nodes = random.randint(1, TOY_NODES if shape is Shape.TOY else RANDOM_NODES)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
+    load = None
+    if shape is Shape.SHORT:
+        slots, settings = None, _with_limits(draws.loads, settings, nodes)
+        load = VirtualLoad.drawn(draws.loads, toy, nodes, settings.cluster.node_limit)
     world = World(
         kernel,
         store,
@@ -150,7 +166,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         retain,
         replicas,
         slots,
-        nodes,
+        settings.cluster.executors if load is not None else nodes,
         batches,
         Chances(),
         next_fault,
@@ -158,7 +174,9 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         on_stop,
         on_entry,
         plans,
+        draws.promises,
         draws.refusals,
+        load,
     )
     begin()
 
@@ -192,7 +210,9 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     judge_end(toy, store, tally.drivers, batches)
     superseded = sum(driver.stop is not None and driver.stop.outcome is Outcome.SUPERSEDED for driver in tally.drivers)
     tentative = sum(driver.tentative for driver in tally.drivers)
-    return Outcomes(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.events, kernel.now_s)
+    return Outcomes(
+        batches, len(tally.drivers), superseded, tally.lost, tentative, tally.waited, tally.events, kernel.now_s
+    )
 
 
 def later(action: Callable[[], None]) -> Steps:
@@ -264,10 +284,40 @@ def _settings(draws: Draws, per_pass: int) -> Settings:
         "replicas": 1,
         "follow_load": plans.choice([1.0, 0.05]),
         "storage_patience": draws.refusals.choice(["200ms", "1s", "5m"]),
+        "max_rows": 100,  # sizes are drawn, not measured
     }
+    if drawn["backups"] is not Backups.ALL and draws.promises.random() < 0.5:
+        drawn["recovery_latency"] = "1s"
+        if drawn["backups"] is Backups.SOURCE:
+            drawn["backups"] = None
     if (drawn["recovery"], drawn["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
         del drawn["tentative_delay"]  # nothing will be tentative
     return Settings.of(**drawn)
+
+
+def _with_priorities(random: Random, topology: Topology) -> Topology:
+    """The same topology with other priorities of its output tasks."""
+    operators = (
+        operator
+        if operator.output is None
+        else replace(operator, output=Output(tuple(float(random.randint(1, 9)) for _ in range(operator.parallelism))))
+        for operator in topology.operators
+    )
+    return replace(topology, operators=tuple(operators))
+
+
+def _with_limits(random: Random, settings: Settings, nodes: int) -> Settings:
+    """How full nodes may be, how many more there may be, and who comes back first."""
+    pool = random.choice([0, 0, 1, 2])
+    return settings.but(
+        batch="1s",
+        node_limit=random.choice([0.5, 0.8, 1.0]),
+        order=random.choice(ORDERS),
+        recovery=random.choice([settings.protection.recovery, Recovery.AUTO]),
+        nodes=nodes,
+        pool=pool,
+        max_nodes=nodes + pool + random.choice([0, 0, 2]),
+    )
 
 
 def _strategies(random: Random, toy: Toy) -> Mapping[str, Strategy]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tenax.control.load import Load
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.tasks import Task
 
@@ -61,6 +62,7 @@ class Store:
     commits: list[Commit] = field(default_factory=list)
     committed: set[tuple[Task, int]] = field(default_factory=set)
     checkpoints: dict[int, tuple[Cut, Contents]] = field(default_factory=dict)
+    loads: dict[int, Load | None] = field(default_factory=dict)
     uploads: dict[tuple[int, int], Contents] = field(default_factory=dict)
 
     def claim(self) -> int:

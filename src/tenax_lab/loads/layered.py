@@ -193,8 +193,8 @@ class Places:
         each = -(-len(tasks) // self.hosts)
         return [tasks[first : first + each] for first in range(0, len(tasks), each)]
 
-    def __call__(self, graph: TaskGraph, nodes: Sequence[Node]) -> Placement:
-        """The node of every task."""
+    def __call__(self, graph: TaskGraph, nodes: Sequence[Node], _limits: Mapping[str, float]) -> Placement:
+        """The node of every task, whatever nodes take."""
         groups = self.groups(graph)
         if len(nodes) <= len(groups):
             raise Infeasible(f"{len(groups)} hosts and one more node are needed, found {len(nodes)}: add nodes")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,26 @@ import polars as pl
 START_US = 1_704_067_200_000_000  # 2024-01-01
 BATCH_US = 1_000_000  # the event time that a batch covers: one slide of the windows
 KINDS = ("locations", "reports")
+COLUMNS: Mapping[str, Mapping[str, pl.DataType]] = {
+    "locations": {"ts": pl.Datetime("us"), "segment": pl.Int64(), "speed": pl.Float64()},
+    "reports": {"ts": pl.Datetime("us"), "segment": pl.Int64()},
+}
+"""The columns of each kind, where segments are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How much input there is: so many batches, each with one file of equal size for each partition."""
+    """How much input there is: so many batches, each with one file of equal size for each partition.
+
+    Segments are numbers, or `named` by texts.
+    """
 
     batches: int
     batch_rows: int
     segments: int
     partitions: int = 2
+    _: KW_ONLY
+    named: bool = False
 
     @property
     def file_rows(self) -> int:
@@ -31,17 +42,19 @@ class Shape:
         return self.batch_rows // self.partitions
 
 
-def write_inputs(folder: Path, seed: int, shape: Shape) -> None:
-    """Write the files of both kinds, in the order of event times, names and modification times alike."""
-    for place, kind in enumerate(KINDS):
+def write_inputs(folder: Path, seed: int, shape: Shape, kinds: Sequence[str] = KINDS) -> None:
+    """Write the files of these kinds, in the order of event times, names and modification times alike."""
+    for kind in kinds:
+        place = KINDS.index(kind)
         (folder / kind).mkdir(parents=True)
         for number in range(shape.batches * shape.partitions):
             random = np.random.default_rng((seed, place, number))
             begin = START_US + number // shape.partitions * BATCH_US
             times = np.sort(random.integers(0, BATCH_US, shape.file_rows)) + begin
+            segments = pl.Series(random.integers(0, shape.segments, shape.file_rows))
             columns = {
                 "ts": pl.Series(times).cast(pl.Datetime("us")),
-                "segment": pl.Series(random.integers(0, shape.segments, shape.file_rows)),
+                "segment": "segment " + segments.cast(pl.String).str.zfill(8) if shape.named else segments,
             }
             if kind == "locations":
                 # eighths add up without rounding, so that every order of adding gives the same mean

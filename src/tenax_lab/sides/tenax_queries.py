@@ -45,14 +45,14 @@ def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
         shape = Shape(integer(paced, "batches"), integer(paced, "batch_rows"), 1)
         schedule = Schedule(inputs, work / f"{query}-appearing", shape, integer(paced, "interval_ms") / 1000)
         for place, latency_s in enumerate(
-            _paced(bench, query, schedule, settings.but(batch=timedelta(seconds=LATENCY_BATCH_S)))
+            paced_latencies(bench, query, schedule, settings.but(batch=timedelta(seconds=LATENCY_BATCH_S)))
         ):
             yield {"what": LATENCY, "query": query, "place": place, "latency_s": latency_s}
         step(f"Tenax, {query}, latency")
     session.stop()
 
 
-def _paced(bench: Bench, query: str, schedule: Schedule, settings: Settings) -> list[float]:
+def paced_latencies(bench: Bench, query: str, schedule: Schedule, settings: Settings) -> list[float]:
     """Latencies while files appear; the run ends when all of them are read."""
     batch_rows = schedule.shape.batch_rows * SOURCES[query]
     expected = schedule.shape.batches * batch_rows

@@ -333,7 +333,7 @@ def test_with_little_capacity_the_best_query_comes_first_and_the_next_node_bring
     assert talk.loses("n2", "n3") == [
         "request 2 nodes",
         "cancel 1.3",
-        "recover d[0] n4, e[0] n4; queries: e[0]; waiting: b[0], c[0]",
+        "recover d[0] n4, e[0] n4; queries: e[0]; waiting: b[0], c[0], they need 2 slots, and 2 nodes have 0 left",
         "round 1.4, batches 1-2, keep 0",
         "  d[0] n4 stored 0/0.0, e[0] n4 stored 0/0.0, replay a[0] n1 0/0.0",
         "  retain b[0], d[0]",
@@ -358,6 +358,8 @@ def test_where_no_node_has_room_lost_tasks_wait_and_the_rest_goes_on() -> None:
     assert HOMES[C] == "n3"
     assert talk.loses("n3") == [
         "cancel 1.3",
+        "recover nothing; queries: none; waiting: c[0], they need 1 slots, and 4 nodes have 0 left",
+        "request 1 nodes",
         "live 1.4, batches 5-6, keep 0",
         "  a[0] n1 4/1.2, e[0] n5 4/1.2, b[0] n2 4/1.2, d[0]~ n4 4/1.2",
         "  retain b[0], c[0]",

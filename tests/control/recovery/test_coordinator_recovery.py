@@ -478,7 +478,9 @@ def test_a_story_tells_loss_recovery_promotion_and_results_in_order() -> None:
 def test_a_story_tells_what_was_read_for_a_task_and_that_it_waits_for_room() -> None:
     talk = tree_at(4, nodes=[Node(f"n{number}", slots=1) for number in range(1, 6)], retain=[B])
     talk.loses("n1", "n3")  # the source runs anywhere, c[0] has no room
-    assert [line.text for line in talk.coordinator.story(C)][-1] == "lost, and waits for room on a node"
+    assert [line.text for line in talk.coordinator.story(C)][
+        -1
+    ] == "lost, and waits for room on a node: they need 1 slots, and 3 nodes have 0 left"
     talk.gains(Node("n6", slots=1))
     assert [line.text for line in talk.coordinator.story(B)][-1] == (
         "pass 1.5: outputs of batches 1 to 2, retained by pass 1.1, are read on n2"

@@ -7,17 +7,22 @@ live passes, they change places between two passes. Sources have nothing but a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
 from tenax.control.copies import Copy, TaskState
 from tenax.control.notices import TasksMoved
-from tenax.control.placement.assignment import Capacity
+from tenax.control.placement.assignment import for_primaries
+from tenax.control.placement.capacity import Capacity, in_use
 from tenax.control.run import Run
 from tenax.control.state import RunState
 from tenax.control.versions import Cut
 from tenax.errors import TenaxError
+from tenax.model.cluster import Node
+from tenax.model.plans import Placement
+
+WORTH_MOVING = 0.96  # of what the fullest node holds: measured costs differ a little from one time to the next
 
 
 def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
@@ -27,7 +32,7 @@ def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     capacity = Capacity(run, state)
     nodes = {node.name: node for node in state.nodes}
     tasks, moving = list(state.tasks), dict[int, str]()
-    for number, name in _moves(run, state, capacity.used).items():
+    for number, name in _moves(run, state, capacity).items():
         task = tasks[number]
         if run.is_source[number]:
             moving[number] = name
@@ -38,29 +43,36 @@ def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     return replace(state, tasks=tuple(tasks), placement=replace(state.placement, rebalancing_due=False, moving=moving))
 
 
-def _moves(run: Run, state: RunState, used: Mapping[str, float]) -> dict[int, str]:
+def _moves(run: Run, state: RunState, capacity: Capacity) -> dict[int, str]:
     """New homes, if they take load off the fullest node. A task with a replica stays: it is spread already."""
+    nodes = in_use(run, state)
     try:
-        placement = run.place(run.graph, state.nodes)
+        placement = first_places(run, capacity, nodes)
     except TenaxError:
         return {}
     here = [task.primary.node for task in state.tasks if task.primary is not None]
-    there = _renamed(state, here, [placement.primaries[task] for task in run.tasks])
+    there = _renamed(nodes, here, [placement.primaries[task] for task in run.tasks])
     moves = {
         number: name
         for number, (task, name) in enumerate(zip(state.tasks, there, strict=True))
         if task.replica is None and name != here[number]
     }
-    after = dict(used)
+    after = dict(capacity.used)
     for number, name in moves.items():
-        after[name] += float(run.graph.cost[number])
-        after[here[number]] -= float(run.graph.cost[number])
-    return moves if max(after.values()) < max(used.values()) else {}
+        after[name] += capacity.cost(number, name)
+        after[here[number]] -= capacity.cost(number, here[number])
+    return moves if max(after.values()) < WORTH_MOVING * max(capacity.used.values()) else {}
 
 
-def _renamed(state: RunState, here: list[str], there: list[str]) -> list[str]:
+def first_places(run: Run, capacity: Capacity, nodes: Sequence[Node]) -> Placement:
+    """Where tasks run if nothing holds them anywhere yet; Infeasible if there is not room for all."""
+    limits = {node.name: capacity.limit(node) for node in nodes}
+    return run.place(capacity.graph(for_primaries(nodes)), nodes, limits)
+
+
+def _renamed(nodes: Sequence[Node], here: list[str], there: list[str]) -> list[str]:
     """A placement with nodes of the same kind exchanged, so that many tasks stay where they are. O(nodes²)."""
-    kinds = {node.name: (node.slots, node.standby) for node in state.nodes}
+    kinds = {node.name: (node.slots, node.standby) for node in nodes}
     common = Counter(zip(there, here, strict=True))
     names: dict[str, str] = {}
     for old, new in sorted(product(kinds, kinds), key=lambda pair: (-common[pair], pair[0] != pair[1], pair)):

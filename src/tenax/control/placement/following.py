@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tenax.control.events import PlanningFailed, ReplicasPlanned, TaskReport
+from tenax.control.events import PlanKind, PlanningFailed, ReplicasPlanned, TaskReport
 from tenax.control.instructions import PlanReplicas
 from tenax.control.notices import ReplicasMoved
+from tenax.control.placement.capacity import Capacity
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Counts, Phase, RunState
@@ -35,6 +36,7 @@ def counted(run: Run, state: RunState, reports: Iterable[TaskReport], batches: i
     return replace(
         state,
         placement=replace(state.placement, counts=None, measured=rows, plan_due=run.protection.follows),
+        promises=replace(state.promises, due=run.protection.recovery_latency is not None),
     )
 
 
@@ -72,7 +74,7 @@ def replicas_planned(run: Run, state: RunState, event: ReplicasPlanned) -> RunSt
 
 def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
     """Replicas stay where they are until the next plan; None if it was not asked for."""
-    if state.placement.plan_request != event.batch:
+    if event.what is not PlanKind.REPLICAS or state.placement.plan_request != event.batch:
         return None
     return replace(state, placement=replace(state.placement, plan_request=None))
 
@@ -89,7 +91,7 @@ def retire(run: Run, state: RunState) -> tuple[RunState, None]:
     if not old or state.passes.running or not standing(run, state).healthy:
         return state, None
     lacking = any(state.tasks[run.number[task]].in_step is None for task in state.placement.replicated)
-    if lacking and all(node.slots is None for node in state.nodes):
+    if lacking and not Capacity(run, state).bounds(state.nodes):
         return state, None
     tasks = (replace(task, replica=None) if number in old else task for number, task in enumerate(state.tasks))
     return replace(state, tasks=tuple(tasks)), None

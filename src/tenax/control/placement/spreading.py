@@ -5,8 +5,9 @@ Consumers are placed away from the outputs that are retained for them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tenax.errors import Infeasible
 from tenax.model.cluster import Node
@@ -15,9 +16,15 @@ from tenax.model.plans import Placement
 from tenax.model.tasks import Task
 from tenax.model.topology import Partitioning
 
+SLACK = 1e-9  # what sums of floats may be off
 
-def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task] = ()) -> Placement:
-    """Greedy, in task order: a chain goes to the node with the fewest tasks, then the fewest of its operator.
+
+def place_tasks(
+    graph: TaskGraph, nodes: Sequence[Node], limits: Mapping[str, float], retain: Collection[Task] = ()
+) -> Placement:
+    """Greedy, in task order: a chain goes to the node with the lowest costs, then the fewest of its operator.
+
+    Nodes take costs up to their `limits`; those without one take everything.
 
     - A chain stays together, because the levels of a pass run one after the other: cutting it spreads no work and adds
       a shuffle for all. Only where no node has room for all of it is it placed task by task.
@@ -26,7 +33,7 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task
     """
     retaining = set(graph.numbers(retain))
     nodes = [node for node in nodes if not node.standby] or nodes
-    load = dict.fromkeys((node.name for node in nodes), 0)
+    load = dict.fromkeys((node.name for node in nodes), 0.0)
     of_operator: dict[tuple[str, int], int] = {}
     primaries: dict[Task, str] = {}
 
@@ -35,13 +42,14 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task
         producers = (producer for number in numbers if retaining for producer in graph.producers_of(number))
         feeding = (producer for producer in producers if producer in retaining)
         held = Counter(primaries[task] for task in map(graph.task, feeding) if task in primaries)
-        free = [node for node in nodes if node.slots is None or load[node.name] + len(numbers) <= node.slots]
+        cost = float(graph.cost[numbers].sum())
+        free = [node for node in nodes if load[node.name] + cost <= limits.get(node.name, math.inf) + SLACK]
         if not free:
             return False
         name = min(
             free, key=lambda node: (held[node.name], load[node.name], of_operator.get((node.name, operator), 0))
         ).name
-        load[name] += len(numbers)
+        load[name] += cost
         for number in numbers:
             primaries[graph.task(number)] = name
             key = name, int(graph.operator_of[number])
@@ -51,7 +59,8 @@ def place_tasks(graph: TaskGraph, nodes: Sequence[Node], retain: Collection[Task
     for chain in chains(graph, retaining):
         if not put(chain) and not all(put([number]) for number in chain):
             raise Infeasible(
-                f"{len(graph)} tasks need as many slots, found fewer on {len(nodes)} nodes: add nodes or slots"
+                f"{len(graph)} tasks need room for costs of {graph.cost.sum():g}, found less on {len(nodes)} nodes: "
+                "add nodes or slots"
             )
     return Placement({task: primaries[task] for task in graph.tasks(range(len(graph)))}, {})
 

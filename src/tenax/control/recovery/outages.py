@@ -15,12 +15,12 @@ from tenax.control.instructions import (
     CancelPass,
     Decided,
     Outcome,
-    RequestNodes,
     Stop,
     Wake,
 )
 from tenax.control.load import LEFT_OUT
 from tenax.control.notices import ReplicaPromoted
+from tenax.control.placement.assignment import requested
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Outage, Running, RunState
@@ -49,23 +49,22 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
             tasks[number] = _rebuilt(run, state, number, tasks)
     losses = state.failures.losses + len(lost)
     correlated = losses >= run.protection.correlated_losses
-    if correlated:
-        pending.append(RequestNodes(len(lost)))
-    state = cancelled(
-        replace(
-            state,
-            nodes=tuple(node for node in state.nodes if node.name not in lost),
-            tasks=tuple(tasks),
-            pending=(*state.pending, *pending),
-            failures=replace(
-                state.failures,
-                losses=losses,
-                alert=state.failures.alert or (correlated and run.protection.backups is Backups.ADAPTIVE),
-            ),
-            placement=replace(state.placement, due=True),
-            load=replace(state.load, left_out=LEFT_OUT),
-        )
+    state = replace(
+        state,
+        nodes=tuple(node for node in state.nodes if node.name not in lost),
+        tasks=tuple(tasks),
+        failures=replace(
+            state.failures,
+            losses=losses,
+            alert=state.failures.alert or (correlated and run.protection.backups is Backups.ADAPTIVE),
+        ),
+        placement=replace(state.placement, due=True),
+        load=replace(state.load, left_out=LEFT_OUT),
     )
+    if correlated:
+        state, request = requested(run, state, len(lost))
+        pending += [] if request is None else [request]
+    state = cancelled(replace(state, pending=(*state.pending, *pending)))
     begins = state.outage is None
     state = settle(run, state)
     delay_s = run.protection.tentative_delay_s

@@ -54,6 +54,8 @@ def failed(instruction: instructions.Instruction, error: Exception) -> events.Ev
             return events.CheckpointFailed(instruction.cut.number, instruction.attempt, cause)
         case instructions.PlanReplicas():
             return events.PlanningFailed(instruction.batch, cause)
+        case instructions.PlanBackups():
+            return events.PlanningFailed(instruction.batch, cause, events.PlanKind.BACKUPS)
         case instructions.LogBatches():
             again = not isinstance(error, UnreadableSource | InvalidSource)
             return events.LoggingFailed(instruction.first, instruction.attempt, cause, again, storage)

@@ -275,6 +275,10 @@ class Driver:
                 return self._checkpoints.carry_out(instruction)
             case instructions.PlanReplicas():
                 return self._plan(instruction)
+            case instructions.PlanBackups():
+                measures, present = instruction.measures, instruction.backups
+                followed = self.plan.followed(measures, present, detection_s=LOOK_EVERY_S)
+                return events.BackupsPlanned(instruction.batch, followed.backups, followed.promise)
             case instructions.Trim():
                 self.ordering.trim(instruction)
                 keep = self.settings.batches.keep_batches
@@ -289,7 +293,7 @@ class Driver:
                 if not self._stopping.wait(instruction.after_s):
                     return events.Woken(instruction.outage)
             case instructions.RequestNodes():
-                pass  # Spark gives what it has by itself
+                self._membership.request(instruction.total)
         return None
 
     def _publish(self, instruction: instructions.Publish) -> events.Event:

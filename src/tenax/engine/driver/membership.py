@@ -79,6 +79,13 @@ class Membership:
         if executors:
             pool.submit(self._register, executors)
 
+    def request(self, total: int) -> None:
+        """Ask the cluster for so many nodes in all; one that cannot answer does not end the run."""
+        try:
+            self._session.request_nodes(total)
+        except Exception as error:
+            self._observer.said(f"{total} nodes were asked for, and the cluster answered {one_line(error)}")
+
     @contextmanager
     def bounded(self, group: str, names: Iterable[str], deadline_s: float) -> Iterator[threading.Event]:
         """While this lasts, a job runs on these nodes; after its deadline it is ended, and those it waits for are lost.

@@ -15,7 +15,7 @@ from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.publishing import Publisher
 from tenax.engine.observer import Observer
 from tenax.model.graph import TaskGraph
-from tenax.model.settings import Settings
+from tenax.model.settings import FIRST_ROWS, Settings
 from tenax.store import cuts, records
 from tenax.store.checkpoints import ValidCheckpoint
 from tenax.store.store import Store
@@ -63,7 +63,7 @@ def take_over(
     publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
     note_outputs(folder, outputs_of(application))
     batches = settings.batches
-    limits = Limits(batches.max_rows, *([] if batches.max_bytes is None else [batches.max_bytes]))
+    limits = Limits(batches.max_rows or FIRST_ROWS, batches.max_bytes)
     planner = BatchPlanner(application, store, limits, batches.batch_s, drain=settings.start.drain, tell=observer.said)
     ordering = Ordering(application, graph, planner, run_id)
     planner.follow(ordering.newest_event_times)

@@ -9,15 +9,12 @@ from fractions import Fraction
 import numpy as np
 
 from tenax.errors import InvalidRequest
-from tenax.model.graph import Bools, Ints, TaskGraph
+from tenax.model.graph import Bools, TaskGraph
 from tenax.model.plans import Arrival, RecoverySchedule
-from tenax.planning.recovery.facade import Choice, check_request, choose
-from tenax.planning.recovery.fill import fill
+from tenax.planning.recovery.facade import check_request
 from tenax.planning.recovery.outage import Outage
+from tenax.planning.recovery.packing import pack
 from tenax.planning.ticks import Ticks
-
-PLANNED_ROUNDS = 3
-"""How often an arrival is planned anew because something fitted no single node; afterwards gaps are just filled."""
 
 
 def schedule_recovery(
@@ -50,7 +47,9 @@ def schedule_recovery(
     for count, (name, _) in enumerate(nodes, start=1):
         if not outage.partitions.size:
             break
-        host, names = _arrive(graph, outage, room, count, algorithm, time_limit_s)
+        arrived = room[:count]
+        host, names = pack(graph, outage, arrived, algorithm, time_limit_s)
+        room[:count] = arrived
         used += names
         placed = host >= 0
         arrivals.append(
@@ -66,56 +65,6 @@ def schedule_recovery(
         outage = outage.after(placed)
     named = ", ".join(sorted(set(used))) or algorithm or "exact"
     return RecoverySchedule(named, tuple(arrivals), graph.tasks(outage.partitions))
-
-
-def _arrive(
-    graph: TaskGraph, outage: Outage, room: list[int], count: int, algorithm: str | None, time_limit_s: float
-) -> tuple[Ints, list[str]]:
-    """The node of every partition that starts now, -1 for the others; takes their cost from `room`."""
-    host = np.full(len(outage.partitions), -1, dtype=np.int64)
-    stuck = np.zeros(len(host), dtype=np.bool_)
-    names: list[str] = []
-    operator_centric = algorithm == "operator-centric"
-    for attempt in range(len(host)):  # each round but the last finds another that fits no node
-        placed = host >= 0
-        rest = outage.after(placed)
-        blocked = (stuck[~placed]) | (rest.cost > max(room[:count]))
-        if attempt < PLANNED_ROUNDS:
-            choice = choose(graph, rest, blocked, sum(room[:count]), algorithm, time_limit_s)
-            names.append(choice.algorithm)
-        else:
-            choice = _fill_only(rest, blocked, sum(room[:count]))
-        missed = False
-        position = np.flatnonzero(~placed)
-        for partition in _packing_order(graph, rest, choice.partitions).tolist():
-            cost = int(rest.cost[partition])
-            node = max(range(count), key=lambda index: (room[index], -index))
-            if cost <= room[node]:
-                room[node] -= cost
-                host[position[partition]] = node
-            else:
-                stuck[position[partition]] = missed = True
-        if operator_centric or not missed:
-            break
-    return host, names
-
-
-def _fill_only(outage: Outage, blocked: Bools, room: int) -> Choice:
-    rest = outage.without(blocked)
-    partitions = np.zeros(len(outage.partitions), dtype=np.bool_)
-    partitions[~blocked] = fill(rest, np.zeros(len(rest.partitions), dtype=np.bool_), room)
-    return Choice("fill", partitions, 0)
-
-
-def _packing_order(graph: TaskGraph, outage: Outage, chosen: Bools) -> Ints:
-    """What brings queries back before what only fills; then by operator, the costlier first, then by index.
-
-    Small partitions still fit into the gaps that large ones leave, and not the other way round.
-    """
-    completes = outage.needs[outage.completed(chosen)].any(axis=0)
-    numbers = outage.partitions
-    order = np.lexsort((numbers, -outage.cost, graph.operator_of[numbers], ~completes))
-    return np.asarray(order[chosen[order]])
 
 
 def _check_nodes(nodes: Sequence[tuple[str, float]], limit: float) -> None:
