@@ -94,6 +94,7 @@ class Outage:
     - `lag` is how many batches the furthest missing task was behind the live passes when the last round since a loss
       ended, `stalled` in how many rounds in a row that was no less than before.
     - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
+    - `went_on` says that a live pass has finished since nodes were lost last.
     """
 
     number: int
@@ -101,6 +102,7 @@ class Outage:
     lag: int | None = None
     stalled: int = 0
     holding: bool = False
+    went_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

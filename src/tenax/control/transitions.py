@@ -234,7 +234,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         state = counted(run, state, event.reports, running.last - running.first + 1)
         state = _measured(run, state, event, running)
         if state.outage is not None:
-            state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
+            outage = replace(state.outage, bytes=state.outage.bytes + written, went_on=True)
+            state = state.with_outage(outage)
     else:
         state = replace(state, load=restored(state.load, event.reports))
         state = _closer(run, replace(state, passes=replace(state.passes, round=None, round_attempt=1, round_faults=0)))
