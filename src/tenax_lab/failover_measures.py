@@ -20,6 +20,7 @@ OUTCOME_COLUMNS = (
     "tentative",
     "corrected",
     "exact",
+    "state_mb",
 )
 STEADY = 3  # outputs in a row that are as prompt as before: a single one may have been on its way at the kill
 
@@ -59,7 +60,8 @@ class Shown:
 class SideRun:
     """One run of one side; times are of one clock, counts as the side says them.
 
-    `exact` is what the oracle says of final results; None if there is no oracle for this side.
+    `exact` is what the oracle says of final results; None if there is no oracle for this side. `state_mb` is how large
+    the state was at the kill, as the side tells it.
     """
 
     side: str
@@ -74,6 +76,7 @@ class SideRun:
     tentative: int
     corrected: int
     exact: bool | None
+    state_mb: float
 
     @classmethod
     def from_rows(cls, rows: pl.DataFrame) -> SideRun:

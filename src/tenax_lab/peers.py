@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from polars import selectors
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
@@ -136,29 +137,30 @@ class DifferentResults(AssertionError):
     """Two sides computed different things, so comparing their speed would mean nothing."""
 
 
-def same_results(sides: Mapping[str, pl.DataFrame]) -> int:
-    """How many rows are the same on all sides, by segment and window.
+def same_results(sides: Mapping[str, pl.DataFrame], keys: tuple[str, ...] = ("window_end", "segment")) -> int:
+    """How many rows are the same on all sides, by keys, the first of which is a time.
 
-    Windows that no later row completes are never emitted by Structured Streaming, so windows count up to the earliest
-    of the sides' last ones.
+    Windows that no later row completes are never emitted by Structured Streaming, so rows count up to the earliest of
+    the sides' last times.
     """
-    frames = {
-        name: frame.with_columns(pl.col("window_end").dt.replace_time_zone(None).dt.cast_time_unit("us"))
-        for name, frame in sides.items()
-    }
-    ends = [frame["window_end"].max() for frame in frames.values()]
+    alike = (
+        selectors.datetime().dt.replace_time_zone(None).dt.cast_time_unit("us"),
+        selectors.numeric().cast(pl.Float64),
+    )
+    frames = {name: frame.with_columns(alike) for name, frame in sides.items()}
+    ends = [frame[keys[0]].max() for frame in frames.values()]
     until = min(pl.Series(ends).drop_nulls().to_list(), default=None)
     columns = next(iter(frames.values())).columns
-    values = [name for name in columns if name not in {"segment", "window_end"}]
+    values = [name for name in columns if name not in keys]
     expected: pl.DataFrame | None = None
     for side, frame in frames.items():
-        rows = frame.filter(pl.col("window_end") <= until).select("window_end", "segment", *values)
-        rows = rows.with_columns(pl.col(values).cast(pl.Float64)).sort("window_end", "segment")
+        rows = frame.filter(pl.col(keys[0]) <= until).select(*keys, *values).sort(keys)
         if expected is None:
             expected = rows
             continue
-        same = rows.select("window_end", "segment").equals(expected.select("window_end", "segment")) and all(
-            bool(((rows[name] - expected[name]).abs() <= TOLERANCE).all()) for name in values
+        measures = [name for name in values if rows[name].dtype.is_float()]
+        same = rows.drop(measures).equals(expected.drop(measures)) and all(
+            bool(((rows[name] - expected[name]).abs() <= TOLERANCE).all()) for name in measures
         )
         if not same or rows.is_empty():
             raise DifferentResults(f"all sides have the same results, found {side} with {rows.height} other rows")

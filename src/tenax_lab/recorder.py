@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
     PASS = "pass"
     """A live pass: `first`, `last`, `seconds`, `steps_s` and `cpu_s` inside steps, `messages`, `sent_bytes`,
-    `retained_bytes`, and the `rows` that its sources read."""
+    `retained_bytes`, the `rows` that its sources read, and the `state_bytes` of its tasks, each counted once."""
     TASK = "task"
     """A task in a live pass: `task`, `first`, `last`, `seconds`, `rows_in`, `rows_out`."""
     CHECKPOINT = "checkpoint"
@@ -133,6 +133,7 @@ class RunRecorder(Recorder):
             sent_bytes=sum(report.sent.bytes for report in reports),
             retained_bytes=sum(report.retained_bytes for report in reports),
             rows=sum(report.rows_in for report in reports if self._is_source[report.task]),
+            state_bytes=sum({report.task: report.state_bytes for report in reports}.values()),
         )
         for report in reports if self._by_task else ():
             self.add(

@@ -103,9 +103,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
         slots=st.sampled_from([None, 2, 3]),
         retain=st.sets(st.sampled_from(TASKS)),
         replicas=st.sets(st.sampled_from(TASKS)),
+        state_bytes=st.sampled_from([0, 1 << 40]),  # soon read, or so large that outputs go on without it
     )
-    def start(self, bounds: Settings, slots: int | None, retain: set[Task], replicas: set[Task]) -> None:
+    def start(
+        self, bounds: Settings, slots: int | None, retain: set[Task], replicas: set[Task], state_bytes: int
+    ) -> None:
         self.bounds, self.slots, self.retain, self.replicas = bounds, slots, sorted(retain), sorted(replicas)
+        self.state_bytes = state_bytes
         self.judge = Judge(GRAPH, bounds)
         self.epoch = self.named = 0
         self.answered: list[Event] = []
@@ -158,7 +162,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def finish(self, order: RunPass) -> None:
         self.judge.finish(order)
-        self.tell(reported(order))
+        self.tell(reported(order, self.state_bytes))
 
     @precondition(lambda self: self.judge.running)
     @rule(data=st.data(), failure=PASSING, rarely=RARELY, short=st.booleans())
@@ -166,7 +170,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         order = data.draw(st.sampled_from(self.judge.running))
         self.judge.end(order)
         if short:
-            self.tell(PassFinished(order.pass_id, reported(order).reports[1:]))
+            self.tell(PassFinished(order.pass_id, reported(order, self.state_bytes).reports[1:]))
         else:
             raised = OperatorRaised("b", TASKS[2], order.first, "KeyError")
             self.tell(PassFailed(order.pass_id, raised if rarely else failure))
@@ -240,7 +244,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def report_late(self, data: st.DataObject) -> None:
         order = data.draw(st.sampled_from(self.judge.over))
-        self.means_nothing(reported(order))
+        self.means_nothing(reported(order, self.state_bytes))
         self.means_nothing(PassFailed(order.pass_id, JobFailed("late")))
 
     @rule(data=st.data())
@@ -352,8 +356,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.finish(judge.running[-1])
 
 
-def reported(order: RunPass) -> PassFinished:
-    reports = (TaskReport(Version(step.task, order.last, order.pass_id), step.node, rows_out=1) for step in order.steps)
+def reported(order: RunPass, state_bytes: int) -> PassFinished:
+    made = ((Version(step.task, order.last, order.pass_id), step.node) for step in order.steps)
+    reports = (TaskReport(version, node, rows_out=1, state_bytes=state_bytes) for version, node in made)
     return PassFinished(order.pass_id, tuple(reports))
 
 

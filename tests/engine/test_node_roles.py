@@ -83,3 +83,19 @@ def test_nodes_that_die_one_shortly_after_the_other_are_lost_together(tmp_path: 
     assert nodes.lost() == ("a", "b", "c")
     assert nodes.lost() == ()
     assert nodes.live == {}
+
+
+def test_what_a_lost_node_held_is_gone_at_once_and_in_the_end_deleted(tmp_path: Path) -> None:
+    executors = Executors(first="a", second="b")
+    nodes = Nodes(executors, executors, tmp_path, CLUSTER)  # type: ignore[arg-type]  # all that they need of both
+    nodes.register(nodes.unregistered())
+    for name in nodes.live:
+        (tmp_path / name / "speed.0").mkdir(parents=True)
+        (tmp_path / name / "speed.0" / "0000000001-1.1.seg").write_bytes(b"state")
+    del executors.names["first"]
+    assert nodes.lost() == ("a",)
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").mkdir()  # a worker that has outlived its executor goes on writing
+    nodes.deregister("a")
+    nodes.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ import polars as pl
 import pytest
 from observing import rows_of
 
+import tenax as tx
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Part, Publish
@@ -21,11 +24,15 @@ from tenax.control.versions import PassId
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
-from tenax_lab import failover, lab
+from tenax_lab import failover, failover_report, lab
+from tenax_lab.failover_cases import EQUAL, GOING_ON, LARGE, QUICK_LARGE, QUICK_SMALL, SIDES, SMALL
 from tenax_lab.failover_measures import APPEARED, OUTCOME, OUTCOME_COLUMNS, SHOWN, Period, Shown, SideRun, percentile
 from tenax_lab.findings import Findings, Machine, Result
+from tenax_lab.loads.matches import Matches
+from tenax_lab.peers import same_results
 from tenax_lab.recorder import Kind, RunRecorder
-from tenax_lab.sides.failover_files import Scenario, Seconds, SinkLog, committed_rows, newest_second
+from tenax_lab.sides.failover_files import OnDisk, Scenario, Seconds, SinkLog, committed_rows, newest_second
+from tenax_lab.sides.failover_queries import EVENTS, MATCHES, MEANS, Query
 from tenax_lab.sides.failover_structured import BACKEND, EXECUTOR_ID, executors
 from tenax_lab.sides.inputs import Shape, write_inputs
 
@@ -50,11 +57,12 @@ RUN = SideRun(
     tentative=3,
     corrected=3,
     exact=True,
+    state_mb=600.0,
 )
 
 
-def observed(side_run: SideRun) -> list[lab.Row]:
-    trial: lab.Row = {"side": side_run.side, "round": side_run.number}
+def observed(side_run: SideRun, state: str = SMALL.state) -> list[lab.Row]:
+    trial: lab.Row = {"state": state, "side": side_run.side, "round": side_run.number}
     outcome: lab.Row = {name: getattr(side_run, name) for name in OUTCOME_COLUMNS}
     return [
         *({**trial, "what": APPEARED, "second": n, "at_s": at_s} for n, at_s in enumerate(side_run.appeared_s)),
@@ -64,20 +72,22 @@ def observed(side_run: SideRun) -> list[lab.Row]:
             for each in side_run.shown
         ),
         {**trial, "what": OUTCOME, **outcome},
-        {**trial, "what": failover.EQUAL, "rows": 120},
+        {**trial, "what": EQUAL, "rows": 120},
     ]  # fmt: skip
 
 
 def comparison() -> Findings:
-    late = (Shown(9.7, 9, 1.0, 0.0),)  # silent until everything is there at once
-    silent = replace(RUN, shown=(*BEFORE, *late), tentative=0, corrected=0, exact=None)
-    runs = [replace(RUN if side in failover.GOING_ON else silent, side=side) for side in failover.SIDES]
-    frame = lab.frame(row for side_run in runs for row in observed(side_run))
-    return failover.report(failover.EXPERIMENT.quick, frame)
+    """Both cases: sides that do not go on are silent until everything is there at once."""
+    silent = replace(RUN, shown=(*BEFORE, Shown(9.7, 9, 1.0, 0.0)), tentative=0, corrected=0, exact=None)
+    runs = [replace(RUN if side in GOING_ON else silent, side=side) for side in SIDES]
+    frame = lab.frame(
+        row for case in failover.EXPERIMENT.quick.cases for side_run in runs for row in observed(side_run, case.state)
+    )
+    return failover_report.report(failover.EXPERIMENT.quick, frame)
 
 
-def scenario(inputs: Path) -> Scenario:
-    return Scenario(inputs, SHAPE, 4, 2, 0.01, 6.3, 5.0, 5.0)
+def scenario(inputs: Path, backlog: int = 0) -> Scenario:
+    return Scenario(Query(MEANS, 10), inputs, SHAPE, backlog, 4, 2, 0.01, 6.3, 5.0, 5.0)
 
 
 def test_silence_ends_with_the_first_output_that_holds_something_new() -> None:
@@ -128,7 +138,7 @@ def test_a_run_is_read_back_from_its_rows() -> None:
     assert SideRun.from_rows(lab.frame(observed(RUN))) == RUN
     less = replace(RUN, side="structured", detection_s=None, exact=None)
     both = lab.frame([*observed(RUN), *observed(less)])
-    assert failover.side_runs(both) == [RUN, less]
+    assert failover_report.side_runs(both) == [RUN, less]
 
 
 def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
@@ -141,12 +151,26 @@ def test_claims_say_how_many_batch_intervals_outputs_were_silent() -> None:
     assert ratios["Tenax, blocking"] == pytest.approx(1.0)
 
 
-def test_the_table_has_a_row_for_each_side_and_round_and_is_written(tmp_path: Path) -> None:
+def test_with_a_large_state_claims_say_how_many_times_later_other_sides_go_on() -> None:
+    findings = comparison()
+    times = {
+        claim.statement.split(":")[0]: claim.ours for claim in findings.claims if "its first output" in claim.statement
+    }
+    assert times["Tenax, blocking"] == times["Structured Streaming"] == pytest.approx(6.0 / 1.3)
+    assert times["Tenax, replicas"] == pytest.approx(1.0)
+    (paper,) = [claim for claim in findings.claims if "Su, Zhou 2016" in claim.statement]
+    assert paper.ours == pytest.approx(3.3 / 1.3)
+    large = [row for row in rows_of(findings, "The first output") if row["state"] == LARGE.state]
+    assert [row["times tentative"] for row in large] == pytest.approx([1.0, 1.0, 6.0 / 1.3, 6.0 / 1.3])
+
+
+def test_the_table_has_a_row_for_each_case_side_and_round_and_is_written(tmp_path: Path) -> None:
     findings = comparison()
     rows = rows_of(findings, "After the kill")
-    assert [row["side"] for row in rows] == list(failover.SIDES.values())
-    assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"]
-    assert len(rows_of(findings, "Latency")) == 12
+    assert [row["side"] for row in rows] == [*SIDES.values()] * 2
+    assert [row["state"] for row in rows] == [SMALL.state] * 4 + [LARGE.state] * 4
+    assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"] * 2
+    assert len(rows_of(findings, "Latency")) == 24
     Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, findings).write(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["claims"]
     assert (tmp_path / "figure.png").exists()
@@ -185,6 +209,30 @@ def test_no_second_appears_after_the_schedule_was_stopped(tmp_path: Path) -> Non
     assert len(seconds.appeared_s) <= 1
 
 
+def test_a_backlog_is_there_from_the_start(tmp_path: Path) -> None:
+    write_inputs(tmp_path / "inputs", 1, SHAPE)
+    rare = replace(scenario(tmp_path / "inputs", backlog=2), interval_s=3_600.0)
+    seconds = Seconds(rare, tmp_path / "appearing")
+    seconds.start()
+    deadline = time.monotonic() + 60.0
+    while len(seconds.appeared_s) < 3 and time.monotonic() < deadline:  # the first after a backlog is due with it
+        time.sleep(0.01)
+    seconds.stop()
+    seconds.join()
+    assert len(seconds.appeared_s) == 3
+
+
+def test_files_that_a_machine_is_to_read_from_disk_are_still_what_they_were(tmp_path: Path) -> None:
+    (tmp_path / "segments").mkdir()
+    (tmp_path / "segments" / "first").write_bytes(b"state" * 10_000)
+    on_disk = OnDisk(tmp_path, threading.Event())
+    on_disk.look()
+    (tmp_path / "segments" / "first").unlink()
+    (tmp_path / "segments" / "second").write_bytes(b"state" * 10_000)
+    on_disk.look()
+    assert (tmp_path / "segments" / "second").read_bytes() == b"state" * 10_000
+
+
 def test_a_scenario_travels_as_plain_data(tmp_path: Path) -> None:
     assert Scenario.from_data(json.loads(json.dumps(scenario(tmp_path).to_data()))) == scenario(tmp_path)
 
@@ -206,11 +254,11 @@ def test_only_files_that_the_log_of_a_sink_names_are_results(tmp_path: Path) -> 
     assert sink.look() == []
     log("0", [first])
     (commit,) = sink.look()
-    assert newest_second(commit.files) == 3
+    assert newest_second(commit.files, "window_end") == 3
     log("1.compact", [first, second])
     (commit,) = sink.look()
     assert commit.files == (tmp_path / "b.parquet",)
-    assert newest_second([]) is None
+    assert newest_second([], "window_end") is None
     assert committed_rows(tmp_path).height == 2
 
 
@@ -230,7 +278,7 @@ def test_only_executors_of_this_process_are_hit() -> None:
 
 
 def test_all_partitions_of_a_publication_are_seen_at_one_moment() -> None:
-    application = failover.application(Path("nowhere"), partitions=2)
+    application = failover.application(Query(MEANS, 10), Path("nowhere"), partitions=2)
     graph = TaskGraph(application.topology)
     recorder, coordinator = RunRecorder(graph), Coordinator(graph, Settings())
     parts = tuple(Part(Task(failover.OUTPUT, index), 1, 1, 1.0) for index in range(2))
@@ -241,3 +289,37 @@ def test_all_partitions_of_a_publication_are_seen_at_one_moment() -> None:
     assert seen["at_s"].n_unique() == 1
     rows = list(failover.shown(seen, {1: 1}, partitions=2))
     assert [(row["final"], row["tentative_part"]) for row in rows] == [(1.0, 0.0)]
+
+
+def test_clicks_are_matched_as_in_plain_polars_however_batches_are_cut(tmp_path: Path) -> None:
+    query = Query(MATCHES, 5, 40)
+    query.write(tmp_path, 1, Shape(batches=12, batch_rows=200, segments=0, partitions=2))
+    expected = query.expected(tmp_path)
+    assert expected.height > 20
+    rows = pl.read_parquet(tmp_path / EVENTS / "*.parquet").sort("ts")
+    for batch_rows in (37, 200, 5_000):
+        topology = tx.Topology("matches")
+        source = tx.files(str(tmp_path / EVENTS / "*.parquet"), time="ts")
+        stream = topology.source(EVENTS, source, partitions=2).key_by("ad")
+        stream.apply(Matches(query.window_s), time="clicked", name="matches").output("results", tx.console())
+        results = tx.testing.run(topology, {EVENTS: rows}, batch_rows=batch_rows)["results"]
+        assert same_results({"plain Polars": expected, "Tenax": results}, query.keys) == expected.height
+
+
+def test_the_state_of_matches_is_the_window_and_no_more() -> None:
+    rows = pl.DataFrame({"ts": [START + timedelta(seconds=second) for second in range(4_000)]})
+    rows = rows.with_columns(ad=pl.col("ts").cast(pl.String), click=pl.lit(False), text=pl.lit("x"))
+    state: tx.State = {}
+    for batch in range(40):
+        part = rows[100 * batch : 100 * (batch + 1)]
+        watermark_us = int(part["ts"].dt.epoch("us")[-1])
+        state = Matches(300).step(state, tx.StepInput((part,), watermark_us, batch + 1)).state
+    assert 300 <= sum(frame.height for frame in state.values()) <= 500
+
+
+def test_the_large_state_is_at_least_half_a_gigabyte_over_a_window_of_minutes() -> None:
+    shape, query = LARGE.shape, LARGE.query
+    assert query.window_s >= 120
+    assert shape.batch_rows * query.window_s * query.row_bytes >= 500e6
+    assert LARGE.backlog >= query.window_s
+    assert {QUICK_SMALL.state, QUICK_LARGE.state} == {SMALL.state, LARGE.state}

@@ -36,6 +36,7 @@ from tenax.control.placement.promises import plan_backups
 from tenax.control.recovery.outages import settle
 from tenax.control.recovery.pauses import pause_s
 from tenax.control.recovery.prediction import with_blocking
+from tenax.control.recovery.restores import takes_long
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
 from tenax.control.run import Run
@@ -98,11 +99,23 @@ def _run_round(run: Run, state: RunState) -> Decision:
     busy = state.passes.round is not None or state.checkpoints.storing is not None
     if state.phase is not Phase.RUNNING or busy or state.wrap_up is not None:
         return state, None
-    gathered = next_round(run, state, standing(run, state))
+    now = standing(run, state)
+    gathered = None if _outputs_come_first(run, state, now) else next_round(run, state, now)
     if gathered is None:
         return state, None
     batches = gathered.after + 1, gathered.last
     return _pass(run, state, PassKind.ROUND, batches, tuple(gathered.steps), tuple(gathered.readings))
+
+
+def _outputs_come_first(run: Run, state: RunState, now: Standing) -> bool:
+    """Whether a round that has much to read waits for the first live pass since nodes were lost.
+
+    Beside it, on what is left of the nodes, the first outputs would take several times as long.
+    """
+    outage, passes = state.outage, state.passes
+    if outage is None or outage.went_on or passes.live_attempt > 1 or passes.live_faults:
+        return False
+    return takes_long(run, state, now) and (passes.live is not None or _run_live(run, state)[1] is not None)
 
 
 def _run_live(run: Run, state: RunState) -> Decision:
@@ -124,10 +137,13 @@ def _run_live(run: Run, state: RunState) -> Decision:
 
 
 def _pauses(run: Run, state: RunState, now: Standing) -> bool:
-    """Whether live passes pause for tasks or replicas that are about to be back, or cannot come back otherwise."""
+    """Whether live passes pause for tasks or replicas that are about to be back, or cannot come back otherwise.
+
+    Those that have yet to read large states are not, however few batches they are behind.
+    """
     left = lag(state, now)
     near = left is not None and (left <= run.protection.cutover_lag or _late(run, state) or _came_near(run, state))
-    cutover = near and state.checkpoints.storing is None
+    cutover = near and state.checkpoints.storing is None and not takes_long(run, state, now)
     if state.outage is None:
         return cutover
     return (

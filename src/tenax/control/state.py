@@ -97,6 +97,7 @@ class Outage:
       ended, `stalled` in how many rounds in a row that was no less than before.
     - `holding` is the delay before the first tentative result, not yet over: tentative results are not shown.
     - `blocks` says that live passes pause until all are back, where the run decides that by itself.
+    - `went_on` says that a live pass has finished since nodes were lost last.
     """
 
     number: int
@@ -105,6 +106,7 @@ class Outage:
     stalled: int = 0
     holding: bool = False
     blocks: bool = False
+    went_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

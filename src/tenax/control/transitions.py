@@ -254,7 +254,8 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
         state = counted(run, state, event.reports, running.last - running.first + 1)
         state = _measured(run, state, event, running)
         if state.outage is not None:
-            state = state.with_outage(replace(state.outage, bytes=state.outage.bytes + written))
+            outage = replace(state.outage, bytes=state.outage.bytes + written, went_on=True)
+            state = state.with_outage(outage)
             if state.placement.waiting and yields(run, state):
                 state = replace(state, placement=replace(state.placement, due=True))
     else:

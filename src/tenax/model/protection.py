@@ -204,7 +204,8 @@ class Protection:
         count(),
         2,
         "Lost tasks that are at most so far behind are waited for: the cutover.",
-        details="Nothing is tentative while live passes wait.",
+        details="Nothing is tentative while live passes wait. Nobody waits for a state that takes longer to read than "
+        "the time between batches.",
         unit="batches",
     )
     patience: int = option(

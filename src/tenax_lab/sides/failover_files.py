@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -14,22 +15,27 @@ from urllib.parse import unquote, urlparse
 import polars as pl
 
 from tenax.store.records import Json, JsonObject, integer, mapping, number, text
-from tenax_lab.sides.inputs import KINDS, START_US, Schedule, Shape, file_name
+from tenax_lab.sides.failover_queries import Query
+from tenax_lab.sides.inputs import START_US, Schedule, Shape, file_name
 
 SECOND_US = 1_000_000
+ON_DISK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """What every side goes through: the same seconds of input, and the same rack that dies and returns.
 
-    - A second of input appears every `interval_s`; that is how long a batch is, too.
+    - A second of input appears every `interval_s`; that is how long a batch is, too. The first `backlog` of them are
+      there from the start, so that a window need not be waited for.
     - The rack is killed `kill_after_s` after the first result, and its nodes may return `away_s` later.
     - Seconds go on appearing for `tail_s` after that; `shape` has more of them than a slow machine needs.
     """
 
+    query: Query
     inputs: Path
     shape: Shape
+    backlog: int
     nodes: int
     racks: int
     interval_s: float
@@ -44,10 +50,12 @@ class Scenario:
     @classmethod
     def from_data(cls, data: JsonObject) -> Scenario:
         """What `to_data` gave."""
-        shape = mapping(data["shape"])
+        query, shape = mapping(data["query"]), mapping(data["shape"])
         return cls(
+            Query(text(query, "name"), integer(query, "window_s"), integer(query, "row_bytes")),
             Path(text(data, "inputs")),
             Shape(*(integer(shape, name) for name in ("batches", "batch_rows", "segments", "partitions"))),
+            integer(data, "backlog"),
             integer(data, "nodes"),
             integer(data, "racks"),
             number(data, "interval_s"),
@@ -65,18 +73,20 @@ class Seconds(Schedule):
     """
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
-        super().__init__(scenario.inputs, folder, scenario.shape, scenario.interval_s)
+        super().__init__(scenario.inputs, folder, scenario.shape, scenario.interval_s, scenario.query.kinds)
+        self._backlog = scenario.backlog
         self._enough = threading.Event()
 
     def run(self) -> None:
         """Let one second after the other appear."""
         start = time.monotonic()
         for second in range(self.shape.batches):
-            for kind in KINDS:
+            for kind in self.kinds:
                 self._prepare(kind, second)
-            if self._enough.wait(max(0.0, start + second * self.interval_s - time.monotonic())):
+            due = start + max(0, second - self._backlog) * self.interval_s
+            if self._enough.wait(max(0.0, due - time.monotonic())):
                 return
-            for kind in KINDS:
+            for kind in self.kinds:
                 self._hidden(kind, second).rename(self.folder / kind / f"second-{second:06d}")
             self.appeared_s.append(time.time())
 
@@ -95,12 +105,42 @@ class Seconds(Schedule):
         return self.folder / kind / f".second-{second:06d}"
 
 
-def newest_second(results: Sequence[Path]) -> int | None:
-    """The second of input, from 0 on, that completed the newest window in files of results; None without rows.
+class OnDisk(threading.Thread):
+    """Lets go of the memory in which a machine keeps the files of a folder, once they are on disk, until it is over.
+
+    What survives a node is read from elsewhere by whoever takes over: on one machine it would still be in memory.
+    """
+
+    def __init__(self, folder: Path, over: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._folder = folder
+        self._over = over
+        self._seen: set[Path] = set()
+
+    def run(self) -> None:
+        """Look every second."""
+        while not self._over.wait(ON_DISK_EVERY_S):
+            self.look()
+
+    def look(self) -> None:
+        """Let go of files that have come since the last look."""
+        for path in [path for path in self._folder.rglob("*") if path not in self._seen and path.is_file()]:
+            self._seen.add(path)
+            with suppress(OSError):  # it may be gone by now
+                file = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(file)
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(file)
+
+
+def newest_second(results: Sequence[Path], time_column: str) -> int | None:
+    """The second of input, from 0 on, that brought the newest rows in files of results; None without rows.
 
     Rows from a second on complete the windows that end where it begins.
     """
-    ends = [pl.read_parquet(path, columns=["window_end"])["window_end"].dt.epoch("us").max() for path in results]
+    ends = [pl.read_parquet(path, columns=[time_column])[time_column].dt.epoch("us").max() for path in results]
     known = [end for end in ends if isinstance(end, int)]
     return (max(known) - START_US) // SECOND_US if known else None
 

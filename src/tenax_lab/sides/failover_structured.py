@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,7 +19,8 @@ from tenax.errors import ClusterFailed
 from tenax.store.records import JsonObject, integer, mapping, text
 from tenax_lab.failover_measures import APPEARED, OUTCOME, SHOWN
 from tenax_lab.lab import Row
-from tenax_lab.sides.failover_files import Scenario, Seconds, SinkLog, newest_second
+from tenax_lab.sides.failover_files import OnDisk, Scenario, Seconds, SinkLog, newest_second
+from tenax_lab.sides.failover_queries import EVENTS, MEANS, Query
 from tenax_lab.sides.sides import Step, serve
 from tenax_lab.sides.structured_streaming import SCHEMAS, local_cluster
 
@@ -26,7 +28,9 @@ POLL_S = 0.02
 START_DEADLINE_S = 120.0
 END_DEADLINE_S = 300.0  # how long after the last second of input its results may take
 MAX_RESTARTS = 20
-RESULTS = "results"
+RESULTS, CHECKPOINT = "results", "checkpoint"
+SST_BYTES = "rocksdbSstFileSize"
+AS_EVENTS = "ts TIMESTAMP, ad STRING, click BOOLEAN, text STRING"
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 EXECUTOR_ID = "--executor-id"
 
@@ -37,7 +41,12 @@ def measure(arguments: JsonObject, step: Step) -> list[Row]:
     spark = _session(work, scenario.nodes)
     spark.conf.set("spark.sql.shuffle.partitions", str(integer(arguments, "shuffle_partitions")))
     seconds = Seconds(scenario, work / "appearing")
-    rows = _watch(lambda: _start(spark, seconds.folder, work), seconds, RackFault(spark, scenario), work / RESULTS)
+    fault, over = RackFault(spark, scenario), threading.Event()
+    on_disk = OnDisk(work / CHECKPOINT, over)
+    on_disk.start()
+    rows = _watch(lambda: _start(spark, scenario.query, seconds.folder, work), seconds, fault, work / RESULTS)
+    over.set()
+    on_disk.join()
     step("Structured Streaming")
     spark.stop()
     return rows
@@ -106,6 +115,7 @@ def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, fault: RackFau
     shown: list[tuple[float, int]] = []
     first_s: float | None = None
     restarts = 0
+    state_mb: float | None = None
     running = start()
     seconds.start()
     deadline = time.monotonic() + seconds.shape.batches * seconds.interval_s + END_DEADLINE_S
@@ -116,11 +126,13 @@ def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, fault: RackFau
                 f"restarts ({running.exception()}): see spark.log"
             )
         for commit in log.look():
-            second = newest_second(commit.files)
+            second = newest_second(commit.files, fault.scenario.query.time)
             if second is not None:  # its first commits have no rows: windows are complete one micro-batch later
                 first_s = first_s or commit.at_s
                 shown.append((commit.at_s, second))
         fault.look(first_s)
+        if fault.killed_s is not None and state_mb is None:
+            state_mb = _state_mb(running)
         if fault.over:
             seconds.stop()
         if not running.isActive:
@@ -137,27 +149,45 @@ def _watch(start: Callable[[], StreamingQuery], seconds: Seconds, fault: RackFau
         {"what": SHOWN, "at_s": at_s, "second": second, "final": 1.0, "tentative_part": 0.0} for at_s, second in shown
     ]
     outcome: Row = {"killed_s": fault.killed_s, "returned_s": fault.returned_s, "killed": fault.killed}
-    nothing: Row = {"detection_s": None, "tentative": 0, "corrected": 0, "exact": None}
+    nothing: Row = {"detection_s": None, "tentative": 0, "corrected": 0, "exact": None, "state_mb": state_mb or 0.0}
     return [*rows, {"what": OUTCOME, "restarts": restarts, **outcome, **nothing}]
 
 
-def _start(spark: SparkSession, inputs: Path, work: Path) -> StreamingQuery:
+def _state_mb(running: StreamingQuery) -> float:
+    """The files of RocksDB after the last micro-batch."""
+    progress = running.lastProgress
+    operators = [] if progress is None else progress.stateOperators
+    return sum(float(operator.customMetrics.get(SST_BYTES, 0)) for operator in operators) / 1e6
+
+
+def _start(spark: SparkSession, query: Query, inputs: Path, work: Path) -> StreamingQuery:
     """Begin the query, or go on from its checkpoint; without a trigger of its own it looks for files all the time."""
-    rows = (
-        spark.readStream.schema(SCHEMAS["locations"])
-        .option("recursiveFileLookup", "true")
-        .parquet(str(inputs / "locations"))
-        .withWatermark("ts", "0 seconds")
-    )
-    means = rows.groupBy(f.window("ts", "10 seconds", "1 second"), "segment").agg(f.avg("speed").alias("speed"))
+    results = _means(spark, query, inputs) if query.name == MEANS else _matches(spark, query, inputs)
     return (
-        means.withColumn("window_end", f.col("window.end"))
-        .drop("window")
-        .writeStream.format("parquet")
+        results.writeStream.format("parquet")
         .outputMode("append")
-        .option("checkpointLocation", str(work / "checkpoint"))
+        .option("checkpointLocation", str(work / CHECKPOINT))
         .start(str(work / RESULTS))
     )
+
+
+def _means(spark: SparkSession, query: Query, inputs: Path) -> DataFrame:
+    rows = _read(spark, inputs / "locations", SCHEMAS["locations"]).withWatermark("ts", "0 seconds")
+    windows = f.window("ts", f"{query.window_s} seconds", "1 second")
+    means = rows.groupBy(windows, "segment").agg(f.avg("speed").alias("speed"))
+    return means.withColumn("window_end", f.col("window.end")).drop("window")
+
+
+def _matches(spark: SparkSession, query: Query, inputs: Path) -> DataFrame:
+    events = _read(spark, inputs / EVENTS, AS_EVENTS).withWatermark("ts", "0 seconds")
+    shown = events.filter(~f.col("click")).select("ts", "ad", "text").alias("shown")
+    clicks = events.filter("click").select("ad", f.col("ts").alias("clicked")).alias("clicks")
+    in_time = f"clicks.ad = shown.ad AND ts <= clicked AND ts >= clicked - INTERVAL {query.window_s} SECONDS"
+    return clicks.join(shown, f.expr(in_time)).select("clicks.ad", "clicked", "ts", "text")
+
+
+def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    return spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folder))
 
 
 def _session(work: Path, nodes: int) -> SparkSession:

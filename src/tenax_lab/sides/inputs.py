@@ -75,11 +75,13 @@ class Schedule(threading.Thread):
     `appeared_s` has, on the clock of `time.time`, when each batch was complete.
     """
 
-    def __init__(self, inputs: Path, folder: Path, shape: Shape, interval_s: float) -> None:
+    def __init__(
+        self, inputs: Path, folder: Path, shape: Shape, interval_s: float, kinds: tuple[str, ...] = KINDS
+    ) -> None:
         super().__init__(daemon=True)
-        self.inputs, self.folder, self.shape, self.interval_s = inputs, folder, shape, interval_s
+        self.inputs, self.folder, self.shape, self.interval_s, self.kinds = inputs, folder, shape, interval_s, kinds
         self.appeared_s: list[float] = []
-        for kind in KINDS:
+        for kind in kinds:
             (folder / kind).mkdir(parents=True)
 
     def run(self) -> None:
@@ -88,6 +90,6 @@ class Schedule(threading.Thread):
         for batch in range(self.shape.batches):
             time.sleep(max(0.0, start + batch * self.interval_s - time.monotonic()))
             for number in range(batch * self.shape.partitions, (batch + 1) * self.shape.partitions):
-                for kind in KINDS:
+                for kind in self.kinds:
                     os.link(self.inputs / kind / file_name(number), self.folder / kind / file_name(number))
             self.appeared_s.append(time.time())

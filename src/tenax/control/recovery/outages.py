@@ -112,7 +112,7 @@ def cancelled(state: RunState) -> RunState:
     pending: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     if state.checkpoints.storing is not None:
         pending.append(CancelCheckpoint(state.checkpoints.storing.cut.number))
-    outage = None if state.outage is None else replace(state.outage, lag=None, stalled=0)
+    outage = None if state.outage is None else replace(state.outage, lag=None, stalled=0, went_on=False)
     rebalancing_due = state.placement.rebalancing_due or bool(state.placement.moving)
     return replace(
         state,

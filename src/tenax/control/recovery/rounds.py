@@ -67,12 +67,12 @@ class LaggingCopy:
 
 def next_round(run: Run, state: RunState, now: Standing) -> Round | None:
     """The next round for tasks that are behind, or else for replicas that are; None if all are up to date."""
-    lagging = _tasks_behind(state, now) or _replicas_behind(state, now)
-    if not lagging:
+    copies = lagging(state, now)
+    if not copies:
         return None
-    batch = min(copy.batch for copy in lagging)
-    ahead = [copy.batch for copy in lagging if copy.batch > batch]
-    furthest = [copy for copy in lagging if copy.batch == batch]
+    batch = min(copy.batch for copy in copies)
+    ahead = [copy.batch for copy in copies if copy.batch > batch]
+    furthest = [copy for copy in copies if copy.batch == batch]
     while True:  # ends: the copies become fewer, and the last of them feeds no other
         most = (copy.most for copy in furthest)
         last = min(batch + run.settings.max_batches_per_round, state.finished, *ahead, *most)
@@ -87,19 +87,24 @@ def next_round(run: Run, state: RunState, now: Standing) -> Round | None:
 
 def lag(state: RunState, now: Standing) -> int | None:
     """The batches between the copy that lags most and the live passes; None if no copy lags."""
-    lagging = _tasks_behind(state, now) or _replicas_behind(state, now)
-    return None if not lagging else state.finished - min(copy.batch for copy in lagging)
+    copies = lagging(state, now)
+    return None if not copies else state.finished - min(copy.batch for copy in copies)
+
+
+def lagging(state: RunState, now: Standing) -> list[LaggingCopy]:
+    """The copies that are to catch up next: those of tasks that are behind, or else replicas that are."""
+    return _tasks_behind(state, now) or _replicas_behind(state, now)
 
 
 def _tasks_behind(state: RunState, now: Standing) -> list[LaggingCopy]:
-    lagging = []
+    copies = []
     for number in map(int, now.catching_up):
         task = state.tasks[number]
         assert task.primary is not None
-        lagging.append(LaggingCopy(number, task.primary, Role.PRIMARY))
+        copies.append(LaggingCopy(number, task.primary, Role.PRIMARY))
         if task.in_step is not None:
-            lagging.append(LaggingCopy(number, task.in_step, Role.REPLICA))
-    return lagging
+            copies.append(LaggingCopy(number, task.in_step, Role.REPLICA))
+    return copies
 
 
 def _replicas_behind(state: RunState, now: Standing) -> list[LaggingCopy]:
@@ -113,11 +118,11 @@ def _replicas_behind(state: RunState, now: Standing) -> list[LaggingCopy]:
     ]
 
 
-def _gathered(run: Run, state: RunState, lagging: Sequence[LaggingCopy], after: int, last: int) -> Round:
+def _gathered(run: Run, state: RunState, copies: Sequence[LaggingCopy], after: int, last: int) -> Round:
     """The round of these copies, with all inputs; or an earlier round that must make inputs again first. O(edges)."""
-    gathered = Round(after, last, [copy.step(run) for copy in lagging])
-    seen = {copy.number for copy in lagging if copy.sends}
-    open_numbers = [copy.number for copy in lagging]
+    gathered = Round(after, last, [copy.step(run) for copy in copies])
+    seen = {copy.number for copy in copies if copy.sends}
+    open_numbers = [copy.number for copy in copies]
     while open_numbers:  # ends: every task is looked at once
         for producer in run.graph.producers_of(open_numbers.pop()):
             if producer in seen:

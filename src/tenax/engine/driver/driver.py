@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,8 +133,10 @@ class Driver:
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
         session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
         pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tenax")
+        afterwards = ExitStack()
         try:
             self._prepare(session, work)
+            afterwards.callback(self.nodes.close)
             plan = self.plan
             coordinator = Coordinator(
                 self.graph, self.settings, plan.retain, plan.replicas, self.publisher.published, self._place
@@ -142,6 +145,7 @@ class Driver:
         finally:
             self._stopping.set()
             pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
+            afterwards.close()
             session.scratch.also.remove(work / NODES)
 
     def _prepare(self, session: Session, work: Path) -> None:

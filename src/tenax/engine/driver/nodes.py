@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tenax.engine.driver.jobs import JobRunner
@@ -14,13 +16,15 @@ from tenax.model.cluster import Node
 from tenax.model.settings import ClusterSettings
 
 TOGETHER_S = 0.05  # nodes that are lost so soon after each other are lost together
+GONE = ".gone-"  # how the folder of a lost node begins to be called
 
 
 class Nodes:
     """Which executors are known, lost and new.
 
     - A node that is gone never comes back; an executor that takes its place is a new node, of the same rack and role.
-    - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real.
+    - On one machine all folders outlive their executors, so that of a lost node is deleted: its loss is real. It has
+      another name at once, and goes beside the run: nobody waits for the end of hundreds of megabytes.
     """
 
     def __init__(self, session: Session, jobs: JobRunner, folder: Path, cluster: ClusterSettings) -> None:
@@ -33,6 +37,8 @@ class Nodes:
         self._places: dict[str, int] = {}
         self._asked: set[str] = set()
         """Executors that are known, or being asked for their name."""
+        self._deletions: list[threading.Thread] = []
+        self._numbers = itertools.count()
 
     def info(self, names: Iterable[str]) -> tuple[NodeInfo, ...]:
         """The executors behind these names."""
@@ -56,7 +62,7 @@ class Nodes:
             more = self._gone()
             gone += more
         for name in gone:
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+            self._delete(name)
         return gone
 
     def _gone(self) -> tuple[str, ...]:
@@ -104,7 +110,7 @@ class Nodes:
             info = self._known.pop(name, None)
             self._places.pop(name, None)
         if info is not None:
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+            self._delete(name)
         return info
 
     def deregister(self, name: str) -> None:
@@ -114,12 +120,25 @@ class Nodes:
             self._places.pop(name, None)
             if info is not None:
                 self._asked.discard(info.executor)
-        shutil.rmtree(self._folder / name, ignore_errors=True)
+        self._delete(name)
 
     def forget(self, executors: tuple[NodeInfo, ...]) -> None:
         """Let executors that did not say their names be asked again."""
         with self._lock:
             self._asked -= {info.executor for info in executors}
+
+    def close(self) -> None:
+        """Wait until the folders of lost nodes are deleted."""
+        for deletion in self._deletions:
+            deletion.join()
+
+    def _delete(self, name: str) -> None:
+        """Let the folder of a node be gone."""
+        gone = self._folder / f"{GONE}{next(self._numbers)}-{name}"
+        with suppress(OSError):  # it has kept nothing yet
+            (self._folder / name).rename(gone)
+            self._deletions.append(threading.Thread(target=shutil.rmtree, args=[gone, True], daemon=True))
+            self._deletions[-1].start()
 
     def rack(self, name: str) -> str | None:
         """The rack of a live node."""
