@@ -36,6 +36,7 @@ class Case:
     load: str
     query: str
     shape: Shape
+    every: str = "1s"
 
     @property
     def is_paced(self) -> bool:
@@ -72,7 +73,7 @@ def prepare(bench: Bench, plan: Plan[Case]) -> Iterator[Row]:
         bench.prepared[case.load] = inputs = bench.folder(case.load)
         write_inputs(inputs, bench.seed, case.shape, case.kinds)
     first = plan.cases[0]
-    run(bench, application(first.query, bench.prepared[first.load], follow=False), settings(DEFAULT))
+    run(bench, application(first.query, bench.prepared[first.load], follow=False, every=first.every), settings(DEFAULT))
     yield from ()
 
 
@@ -84,7 +85,7 @@ def measure(bench: Bench, _: Plan[Case], trial: Trial[Case]) -> Iterator[Row]:
         for place, latency_s in enumerate(paced_latencies(bench, case.query, schedule, settings(trial.side))):
             yield {WHAT: LATENCY, "place": place, "latency_s": latency_s}
         return
-    recorder = run(bench, application(case.query, inputs, follow=False), settings(trial.side))
+    recorder = run(bench, application(case.query, inputs, follow=False, every=case.every), settings(trial.side))
     yield {WHAT: SPEED, "max_rows": max_rows(trial.side), **speeds(recorder)}
     shutil.rmtree(recorder.folder)  # the results of a wide load are larger than its input
 
@@ -156,7 +157,7 @@ def report(plan: Plan[Case], frame: pl.DataFrame) -> Findings:
         settings={
             "loads": "; ".join(f"{case.load}: {case.words}" for case in plan.cases),
             "files": f"{backlogs[0].shape.file_rows:,} rows each; two cover a second of event time",
-            "windows": "10 s, one every 1 s",
+            "windows": ", ".join(f"{case.load}: 10 s, one every {case.every}" for case in plan.cases),
             "batch interval": f"{Settings().batches.batch_s:g} s",
             "batches of a pass": f"at most {PER_PASS}",
             "first batches": f"at most {FIRST_ROWS:,} rows where sizes are measured",
@@ -237,7 +238,7 @@ EXPERIMENT = Experiment(
         (
             Case("means", "means", Shape(200, 200_000, 1_000)),
             Case("narrow", "means", Shape(200, 200_000, 10)),
-            Case("wide", "means", Shape(30, 200_000, 1_000_000, named=True)),
+            Case("wide", "means", Shape(50, 200_000, 1_000_000, named=True), every="10s"),
             Case("join", "joined", Shape(100, 200_000, 1_000)),
             Case(PACED, "means", Shape(100, 40_000, 1_000)),
         ),
@@ -249,7 +250,7 @@ EXPERIMENT = Experiment(
         (
             Case("means", "means", Shape(8, 2_000, 20)),
             Case("narrow", "means", Shape(8, 2_000, 2)),
-            Case("wide", "means", Shape(4, 2_000, 10_000, named=True)),
+            Case("wide", "means", Shape(4, 2_000, 10_000, named=True), every="10s"),
             Case("join", "joined", Shape(4, 2_000, 20)),
             Case(PACED, "means", Shape(6, 400, 20)),
         ),

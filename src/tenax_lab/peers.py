@@ -14,6 +14,7 @@ from tenax.application.application import Application
 from tenax.connectors.files import FileSource, files
 from tenax.connectors.parquet import parquet, read_committed
 from tenax.engine.virtual_machine import JVM_OPTIONS
+from tenax.model.durations import Span
 from tenax.pictures.figures import Curve, Panel, Reference
 from tenax.store.records import Json
 from tenax_lab.findings import Claim, Findings, Table
@@ -168,14 +169,16 @@ def same_results(sides: Mapping[str, pl.DataFrame], keys: tuple[str, ...] = ("wi
     return expected.height
 
 
-def application(query: str, inputs: Path, *, follow: bool) -> Application:
-    """The query as a user of Tenax writes it; the run says where results go."""
+def application(query: str, inputs: Path, *, follow: bool, every: Span = "1s") -> Application:
+    """The query as a user of Tenax writes it, with a window so often; the run says where results go."""
     topology = Topology(query)
     locations = topology.source("locations", _files(inputs, "locations", follow=follow), partitions=NODES)
-    stream = locations.key_by("segment").window("10s", every="1s").aggregate(pl.col("speed").mean(), name="means")
+    stream = locations.key_by("segment").window("10s", every=every).aggregate(pl.col("speed").mean(), name="means")
     if query == "joined":
         reports = topology.source("reports", _files(inputs, "reports", follow=follow), partitions=NODES)
-        counts = reports.key_by("segment").window("10s", every="1s").aggregate(pl.len().alias("reports"), name="counts")
+        counts = (
+            reports.key_by("segment").window("10s", every=every).aggregate(pl.len().alias("reports"), name="counts")
+        )
         stream = stream.join(counts, on=["segment", "window"])
     stream.output(OUTPUT, parquet(Path(OUTPUT)))
     return topology.build()

@@ -163,6 +163,11 @@ def test_without_a_backlog_sizes_stay_as_they_are() -> None:
     assert after(BatchSizes(), Machine(0.1, 1e-6).passed(10), 1).rows is None
 
 
+def test_a_small_pass_before_a_backlog_says_nothing_of_what_follows() -> None:
+    assert after(BatchSizes(500_000, 0.1, behind=True), Machine(0.1, 1e-4).passed(10), 1).rows == 500_000
+    assert after(BEHIND, Machine(0.1, 1e-4).passed(10), 1).rows == FIRST_ROWS
+
+
 def test_without_a_backlog_a_pass_that_takes_too_long_makes_batches_smaller() -> None:
     assert after(BatchSizes(500_000, 0.1), Machine(0.1, 1e-5).passed(400_000), 1).rows == 12_500
     assert after(BatchSizes(10_000, 0.1), Machine(0.1, 1e-5).passed(400_000), 1).rows == 10_000

@@ -161,6 +161,17 @@ def test_nodes_that_die_while_a_checkpoint_is_stored_change_no_final_result(four
     assert len(outcome.faults) == 1
 
 
+def test_a_backlog_whose_batches_size_themselves_comes_out_the_same_after_a_loss(four: Session, tmp_path: Path) -> None:
+    backlog = {**OPTIONS, "paced": False, "rows": 1_000_000, "reports": 20_000, "rate": 100_000.0}
+    how = chaotic_settings(limited(Protection())).but(max_rows=None)
+    outcome = run_and_judge(
+        load_application(app_path("traffic"), backlog), tmp_path, Trial(how, faults("kill 1@1b, return 1@2b")), four
+    )
+    assert outcome.held, outcome.findings
+    assert (outcome.lost, outcome.duplicated, outcome.different) == (0, 0, 0)
+    assert outcome.faults
+
+
 @LONG
 def test_nodes_return_by_themselves_when_a_run_cannot_go_on_without_any(four: Session, tmp_path: Path) -> None:
     outcome = tried(four, tmp_path, faults("kill all@6b"), limited(Protection()))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tenax.control.load import level_seconds
 from tenax.model.graph import TaskGraph
-from tenax.model.settings import Settings
+from tenax.model.settings import FIRST_ROWS, Settings
 
 if TYPE_CHECKING:
     from tenax.control.events import BatchesLogged, PassFinished, TaskReport
@@ -37,7 +37,7 @@ OF_DEADLINE = 8  # the part of its deadline that a pass is planned for at most: 
 class BatchSizes:
     """What is known of the sizes of batches.
 
-    - A batch takes at most `rows` of a source; None before the first pass of a backlog: then as at the start.
+    - A batch takes at most `rows` of a source; None as long as that is what it is at the start.
     - The least that a pass took beside its rows is `fixed_s`; None before the first pass.
     - The run is `behind` if sources had more when batches were logged last.
     """
@@ -89,11 +89,11 @@ class BatchSizes:
         each = rows / took_s * batches / settings.max_batches_per_pass  # rows of a batch for a second of a full pass
         in_time = each * settings.bounds.pass_deadline_s / OF_DEADLINE
         least = max(1, round(min(max(LEAST, (rows_per_s or 0.0) * settings.batches.batch_s), in_time)))
-        if self.behind and not degraded:
-            return replace(sizes, rows=max(least, round(min(each * wanted_s, rows * GROWTH))))
-        if took_s <= wanted_s:
-            return sizes  # small batches say nothing of large ones
-        return replace(sizes, rows=max(least, min(round(each * wanted_s), self.rows or round(rows))))
+        known, measured = self.rows or FIRST_ROWS, max(least, round(min(each * wanted_s, rows * GROWTH)))
+        if took_s > wanted_s:
+            return replace(sizes, rows=max(least, min(known, measured)))
+        # How fast small batches are says nothing against large ones.
+        return replace(sizes, rows=max(known, measured)) if self.behind and not degraded else sizes
 
 
 def for_rows_s(settings: Settings, fixed_s: float) -> float:
