@@ -41,6 +41,7 @@ SIDES = (LIMITED, EAGER, STRUCTURED)
 SOURCE, COUNTS = "rows", "counts"
 EACH = 2  # queries on a node
 SIDE_DEADLINE_S = 1_200.0
+NO_LIMIT = 100.0  # times a batch interval
 COMMITS = 3  # that tell how latency grows
 
 
@@ -53,13 +54,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan(Plan[Case]):
-    """Two queries of one task on every node, which wait for their rows; a node has `slots` for them.
+    """Two queries of one task on every node, which wait for their rows; a node takes them for `node_limit` of the time.
 
     Nodes are killed `kill_after_s` after the first result and away for `away_s`; rows come for `tail_s` after that.
     """
 
     nodes: int = 5
-    slots: int = 3
+    node_limit: float = 0.9
     load: Load = field(default_factory=lambda: Load(1_000, 2_700))
     batch_s: float = 2.0
     kill_after_s: float = 30.0
@@ -73,8 +74,13 @@ class CapacityPlan(Plan[Case]):
 
     @property
     def busy(self) -> float:
-        """The part of the time that a node waits for its rows."""
-        return self.load.busy / self.nodes
+        """The part of the time that a query waits for its rows."""
+        return self.load.busy / self.tasks
+
+    @property
+    def fits(self) -> int:
+        """How many queries a node takes."""
+        return int(self.node_limit / self.busy)
 
     def faults(self, case: Case) -> tuple[Fault, ...]:
         """The kill and the return."""
@@ -88,18 +94,18 @@ class CapacityPlan(Plan[Case]):
         """What fits comes back, the rest waits; or everything comes back at once."""
         return Settings(protection=Protection(outputs=Outputs.HOLD.value)).but(
             nodes=self.nodes,
-            slots=self.slots if side == LIMITED else None,
+            node_limit=self.node_limit if side == LIMITED else NO_LIMIT,
             batch=timedelta(seconds=self.batch_s),
             max_rows=round(HEADROOM * self.load.rate * self.batch_s),
         )
 
 
 def application(seed: int, plan: CapacityPlan, tap: Tap) -> Application:
-    """Rows counted by partition, each a query: source tasks cost nothing, for they go on anywhere."""
+    """Rows counted by partition, each a query."""
     inputs = (Input(SOURCE, Partitioning.ONE_TO_ONE),)
     topology = Topology(
         "waiting",
-        (Operator(SOURCE, plan.tasks, cost=0.0), Operator(COUNTS, plan.tasks, inputs, output=Output())),
+        (Operator(SOURCE, plan.tasks), Operator(COUNTS, plan.tasks, inputs, output=Output())),
     )
     sources = {SOURCE: Keyed(seed, plan.load.rate, tap)}
     return with_schemas(
@@ -211,10 +217,11 @@ def report(plan: CapacityPlan, frame: pl.DataFrame) -> Findings:
     return Findings(
         settings={
             "cluster": f"local-cluster[{plan.nodes},2,1024]; {plan.tasks} tasks wait {plan.load.wait_us} µs for each "
-            f"of {plan.load.rate:,} rows/s, {100 * plan.busy:.3g} % of the time of all nodes",
+            f"of {plan.load.rate:,} rows/s, {100 * plan.busy:.3g} % of the time each",
             "batches": f"{plan.batch_s:g} s",
             "failure": f"SIGKILL {plan.kill_after_s:g} s after the first result; nodes return {plan.away_s:g} s later",
-            "limit": f"{plan.slots} queries on a node of {LIMITED}; none on the other sides",
+            "limit": f"a node of {LIMITED} is busy for {100 * plan.node_limit:.3g} % of the time, as measured; the "
+            "other sides have none",
         },
         tables=(
             table(
@@ -233,7 +240,7 @@ def report(plan: CapacityPlan, frame: pl.DataFrame) -> Findings:
             "An executor takes one task at a time, as a node of Tenax does",
             "a query of Tenax is a task here, and its latency its own; Structured Streaming has one for all rows: when "
             "the batch with a second of them was committed",
-            f"with its limit, Tenax lets {plan.slots} queries on a node; those that find no room wait, and the others "
+            f"with its limit, Tenax lets {plan.fits} queries on a node; those that find no room wait, and the others "
             "stay on time",
             f"the oracle found {judged.sum()} of {len(judged)} runs of Tenax exact",
         ),
@@ -276,10 +283,11 @@ EXPERIMENT = Experiment(
         (Case(2),),
         (LIMITED, STRUCTURED),
         nodes=4,
-        load=Load(200, 2_000),
+        node_limit=0.5,
+        load=Load(200, 6_000),
         batch_s=1.0,
-        kill_after_s=5.0,
-        away_s=5.0,
+        kill_after_s=12.0,
+        away_s=6.0,
         tail_s=8.0,
     ),
     measure=measure,

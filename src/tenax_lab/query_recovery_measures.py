@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -13,7 +13,6 @@ from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.engine.queries import AVAILABLE, Phase
 from tenax.errors import ClusterFailed
-from tenax.model.cluster import Node
 from tenax.model.graph import Bools, TaskGraph
 from tenax.model.queries import membership
 from tenax.planning.recovery import plan_recovery
@@ -23,6 +22,7 @@ from tenax_lab.recorder import Kind, RunRecorder
 MOMENT, QUERY, OUTCOME = "moment", "query", "outcome"
 """What rows tell of: the priority that is back, a query in an interval, and the loss as a whole."""
 EXACT, EXACT_TIME_LIMIT_S = "exact", 10.0
+SLACK = 1e-6  # of a task: what sums of floats may be off
 
 
 class RecoveryWatch:
@@ -31,7 +31,8 @@ class RecoveryWatch:
     - A query that has `nodes` has one for each of its tasks; one that is `back` makes final results of the newest
       batches.
     - The optimum is the most priority that has nodes if the room for lost tasks is shared out anew, by the exact
-      planner: the room of all nodes that live, without what they held before.
+      planner: the room of all nodes that live, without what they held before. Aggregates cost the same, declared or
+      measured, so that room is a number of tasks.
     - Only losses of nodes that held aggregates count.
     """
 
@@ -71,7 +72,7 @@ class RecoveryWatch:
         unplaced = np.array([task.primary is None for task in state.tasks], dtype=np.bool_)
         with_nodes = self.queries & ~self._needs[:, unplaced].any(axis=1)
         back = self.queries & ~coordinator.standing.degraded[self._outputs]
-        room = self._room(state.nodes)
+        room = self._room(coordinator)
         for query in np.flatnonzero(back):
             self.back_s.setdefault(int(query), self._recorder.now_s)
         seen = (len(state.nodes), room, with_nodes.tobytes(), back.tobytes())
@@ -92,26 +93,33 @@ class RecoveryWatch:
             }
         )
 
-    def _room(self, nodes: Iterable[Node]) -> float:
-        """What the live nodes have for lost tasks, those included that they have taken."""
-        kept: dict[str, float] = {}
+    def _room(self, coordinator: Coordinator) -> int:
+        """How many lost tasks the live nodes have room for, those included that they have taken: all cost the same."""
+        state, settings = coordinator.state, coordinator.settings
+        costs: Sequence[float] | None = self._graph.cost.tolist()
+        if any(node.slots is None for node in state.nodes):
+            costs = state.load.busy_s(settings.batches.batch_s)
+        if costs is None:  # nothing is measured, and nothing binds
+            return int(self.lost.sum())
+        limit_s = settings.cluster.node_limit * settings.batches.batch_s
+        left = {node.name: limit_s if node.slots is None else float(node.slots) for node in state.nodes}
         for task, node in self._homes.items():
             if not self.lost[task]:
-                kept[node] = kept.get(node, 0.0) + float(self._graph.cost[task])
-        everything = float(self._graph.cost.sum())
-        slots = {node.name: everything if node.slots is None else float(node.slots) for node in nodes}
-        return min(everything, sum(max(0.0, room - kept.get(name, 0.0)) for name, room in slots.items()))
+                left[node] -= costs[task]
+        each = max(costs[task] for task in np.flatnonzero(self.lost).tolist())
+        fitting = sum(int(max(0.0, room) / each + SLACK) for room in left.values())
+        return min(int(self.lost.sum()), fitting)
 
-    def _optimum(self, room: float) -> float:
+    def _optimum(self, room: int) -> float:
         return optimum(self._graph, tuple(np.flatnonzero(self.lost).tolist()), room)
 
 
 @cache
-def optimum(graph: TaskGraph, lost: tuple[int, ...], room: float) -> float:
-    """The most priority of queries that lost tasks can bring back within some room."""
+def optimum(graph: TaskGraph, lost: tuple[int, ...], room: int) -> float:
+    """The most priority of queries that so many of the lost tasks can bring back."""
     failed = np.zeros(len(graph), dtype=np.bool_)
     failed[list(lost)] = True
-    return float(plan_recovery(graph, failed, room, EXACT, EXACT_TIME_LIMIT_S).priority)
+    return float(plan_recovery(graph, failed, float(room), EXACT, EXACT_TIME_LIMIT_S).priority)
 
 
 def recovery_rows(recorder: RunRecorder, watch: RecoveryWatch, window_s: float) -> Iterator[Row]:

@@ -10,7 +10,18 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax_lab.lab import Row, frame
 from tenax_lab.loads.layered import Tap
-from tenax_lab.lost_capacity import EACH, EAGER, EXPERIMENT, LIMITED, SIDES, STRUCTURED, application, outcome, places
+from tenax_lab.lost_capacity import (
+    EACH,
+    EAGER,
+    EXPERIMENT,
+    LIMITED,
+    NO_LIMIT,
+    SIDES,
+    STRUCTURED,
+    application,
+    outcome,
+    places,
+)
 from tenax_lab.sides.waiting_structured import latencies
 
 FULL = EXPERIMENT.full
@@ -18,18 +29,18 @@ FULL = EXPERIMENT.full
 
 def test_every_node_has_as_many_queries_and_room_for_a_few_more(tmp_path: Path) -> None:
     graph = TaskGraph(application(1, FULL, Tap(tmp_path / "tap")).topology)
-    nodes = [Node(f"n{number}", slots=FULL.slots) for number in range(FULL.nodes)]
+    nodes = [Node(f"n{number}") for number in range(FULL.nodes)]
     homes = list(places(graph, nodes, {}).primaries.values())
     assert {name: homes.count(name) for name in homes} == dict.fromkeys(homes, 4)  # two queries and their sources
-    left = FULL.slots * (FULL.nodes - 2) - 2 * (FULL.nodes - 2)
-    assert 0 < left < 4  # of four lost queries some come back
-    fullest = [-(-FULL.tasks // (FULL.nodes - killed)) * FULL.busy / EACH for killed in (1, 2)]
-    assert fullest[0] < 1.0 < fullest[1]  # what two lost nodes leave is too little for all
-    assert FULL.slots * FULL.busy / EACH < 1.0
+    left = (FULL.fits - EACH) * (FULL.nodes - 2)
+    assert 0 < left < 2 * EACH  # of four lost queries some come back
+    fullest = [-(-FULL.tasks // (FULL.nodes - killed)) * FULL.busy for killed in (1, 2)]
+    assert fullest[0] < FULL.node_limit  # one lost node is no matter
+    assert fullest[1] > 1.0  # what two lost nodes leave is too little for all
 
 
 def test_only_the_limit_differs_between_the_sides_of_tenax() -> None:
-    assert FULL.settings(LIMITED).but(slots=None) == FULL.settings(EAGER)
+    assert FULL.settings(LIMITED).but(node_limit=NO_LIMIT) == FULL.settings(EAGER)
 
 
 def test_latency_that_grows_is_told_from_latency_that_is_high() -> None:

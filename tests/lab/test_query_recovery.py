@@ -69,6 +69,20 @@ def test_an_aggregate_sends_half_of_its_rows_and_its_state_counts_all() -> None:
     assert second.rows["count"].to_list() == [6, 6]
 
 
+def test_aggregates_cost_the_same_whatever_they_read(tmp_path: Path) -> None:
+    computations = layered(1, Load(100, 600), Tap(tmp_path / "tap")).computations
+    waits = {name: each.wait_us for name, each in computations.items() if isinstance(each, Waiting)}
+    assert {waits[f"o{number}"] for number in range(15) if number != 4} == {600}
+    assert waits["o4"] == 400  # it gets all rows of the parser and half of those of o0
+
+
+def test_blocking_recovery_has_the_same_room_in_slots() -> None:
+    assert FULL.settings(DENSITY).cluster.node_limit == FULL.node_limit
+    assert FULL.settings(BLOCKING).cluster.slots == FULL.slots
+    interval = FULL.node_limit / FULL.load.busy if FULL.node_limit is not None else 0.0
+    assert FULL.slots < interval < FULL.slots + 1
+
+
 def test_rows_come_by_the_clock_from_when_their_tap_is_opened_until_it_is_closed(tmp_path: Path) -> None:
     tap, limits = Tap(tmp_path / "tap"), Limits(1_000)
     source = layered(1, Load(100, 0), tap).sources["source"]
@@ -87,7 +101,7 @@ def test_rows_come_by_the_clock_from_when_their_tap_is_opened_until_it_is_closed
 
 def test_the_optimum_grows_with_the_room_up_to_all_that_was_lost() -> None:
     lost = tuple(range(2, len(GRAPH)))
-    worth = [optimum(GRAPH, lost, float(room)) for room in (0, 1, 4, 15)]
+    worth = [optimum(GRAPH, lost, room) for room in (0, 1, 4, 15)]
     assert worth[0] == 0.0
     assert worth == sorted(worth)
     assert worth[1] == max(GRAPH.priority[2:6])  # the best of those that need nobody else
@@ -110,7 +124,7 @@ def watched(slots: int) -> tuple[RunRecorder, RecoveryWatch, Coordinator]:
 def test_what_has_nodes_is_held_against_what_the_room_would_bear() -> None:
     recorder, watch, _ = watched(slots=8)
     rows = [row for row in recovery_rows(recorder, watch, 60.0) if row["what"] == "moment"]
-    assert [row["room"] for row in rows] == [7.0, 15.0]  # six beside source and parser, one on the other host
+    assert [row["room"] for row in rows] == [7, 8]  # six beside source and parser, one on the other host; then for all
     assert rows[-1]["with_nodes"] == rows[-1]["optimum"] == rows[-1]["lost_priority"]
     assert watch.lost.sum() == 8
 
