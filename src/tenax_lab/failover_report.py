@@ -83,6 +83,7 @@ def _outages(runs: Mapping[str, Sequence[SideRun]]) -> Table:
             "side": SIDES[each.side],
             "round": each.number,
             "state MB": round(each.state_mb),
+            "usual": percentile(each.periods(whole=True)[Period.BEFORE], 50),
             "noticed": each.detection_s,
             "silent": each.silence_s(whole=False),
             "shown %": _percent(each.first_share()),
@@ -220,7 +221,8 @@ def _remarks(cases: Sequence[Case], runs: Mapping[str, Sequence[SideRun]], compa
         "an output counts when readers can see rows of a second that no output had before (with windows, a second of "
         "input completes those that end where it begins); `silent` is until any partition shows one, `final again` "
         "until all partitions do, final; `up to date` is when outputs are complete and as prompt as the slowest before "
-        f"the kill, {away} s of which count",
+        f"the kill, {away} s of which count; `usual` is the median latency in that time: a side that has not kept up "
+        "with its input says nothing of an outage",
         "small state: the windowed mean asks least of Structured Streaming: one stateful operator, where the windowed "
         "join needs three of them to come back",
         "large state: a join by time keeps every row of the window once on all sides, and puts out a few rows each "

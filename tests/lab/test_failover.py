@@ -170,6 +170,7 @@ def test_the_table_has_a_row_for_each_case_side_and_round_and_is_written(tmp_pat
     assert [row["side"] for row in rows] == [*SIDES.values()] * 2
     assert [row["state"] for row in rows] == [SMALL.state] * 4 + [LARGE.state] * 4
     assert [row["exact"] for row in rows] == ["yes", "yes", "–", "–"] * 2
+    assert [row["usual"] for row in rows] == [0.5] * 8
     assert len(rows_of(findings, "Latency")) == 24
     Result("name", "summary", "figure", 1, True, Machine.here(), 1.0, findings).write(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["claims"]
