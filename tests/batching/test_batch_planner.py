@@ -64,6 +64,23 @@ def test_batches_have_the_rows_that_were_asked_for_last(tmp_path: Path) -> None:
     assert [planner.batch(number).rows for number in range(1, 5)] == [ROWS_EACH, 4, 4, ROWS - ROWS_EACH - 8]
 
 
+def test_each_partition_adds_its_bytes_to_what_a_batch_may_have(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for number in range(2):
+        pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / f"{number}.parquet")
+    source = files(tmp_path / "rows", time="ts", follow=False, time_unit="s", any_time=True)
+    rows = {}
+    for partitions in (1, 2):
+        topology = Topology("plain")
+        topology.source("rows", source, partitions=partitions).output("out", parquet(tmp_path / "out"))
+        store = Store.open(tmp_path / f"store-{partitions}", {})
+        planner = BatchPlanner(topology.build(), store, Limits(1_000), 0.0, partition_bytes=8 * ROWS_EACH)
+        planner.log(1, 1, threading.Event())
+        rows[partitions] = planner.batch(1).rows
+        store.close()
+    assert rows == {1: ROWS_EACH, 2: 2 * ROWS_EACH}
+
+
 def test_nobody_knows_the_latency_of_batches_that_an_earlier_driver_logged(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pl.DataFrame({"ts": range(ROWS)}).write_parquet(tmp_path / "rows" / "a.parquet")

@@ -56,6 +56,7 @@ class BatchPlanner:
     - Sources are asked once per batch interval, or at once while one of them has more than a batch may take.
     - A source that has ended is not asked again. Where nothing comes, a batch without rows is logged if it lets windows
       close: because partitions are idle, or because sources have ended.
+    - A batch takes `limits` of each source, and `partition_bytes` of each of its partitions on average.
     - To `drain` means to end with what is there now: a source that has nothing new has ended.
     """
 
@@ -66,6 +67,7 @@ class BatchPlanner:
         limits: Limits,
         interval_s: float,
         *,
+        partition_bytes: int | None = None,
         drain: bool = False,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -73,6 +75,7 @@ class BatchPlanner:
         self._sources = Connections(application.sources)
         self._store = store
         self._limits = limits
+        self._partition_bytes = partition_bytes
         self._interval_s = interval_s
         self._batches = {logged.number: _from_record(logged) for logged in store.batches}
         self._due_s = time.monotonic()
@@ -254,7 +257,7 @@ class BatchPlanner:
                 continue
             partitions = self._application.topology.operator(name).parallelism
             try:
-                answer = self._sources[name].plan(positions.get(name), partitions, self._limits, now_us)
+                answer = self._sources[name].plan(positions.get(name), partitions, self._bounded(partitions), now_us)
             except UnreadableSource as error:
                 raise UnreadableSource(f"source {name!r}: {error}") from error
             except SourceFailed as error:
@@ -264,6 +267,12 @@ class BatchPlanner:
             answers[name] = answer
             self._watch(name, positions.get(name), answer)
         return answers
+
+    def _bounded(self, partitions: int) -> Limits:
+        """The limits of a source that has so many partitions."""
+        if self._partition_bytes is None:
+            return self._limits
+        return replace(self._limits, bytes=min(self._limits.bytes, self._partition_bytes * partitions))
 
     def _watch(self, name: str, position: Json, answer: Planned | NothingNew) -> None:
         """Say once of every file that it has changed after it was read."""

@@ -39,6 +39,7 @@ from tenax.model.topology import suggestion
 
 PER_PASS = 8  # batches: being behind makes passes longer, up to here
 FIRST_ROWS = 100_000  # of a batch, before the speed of a run is known
+PARTITION_MIB = 16  # of a batch in each partition of a source: larger ones were slower, see docs/decisions.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,24 @@ class Batches:
         unit="rows",
         example=FIRST_ROWS,
     )
-    max_bytes: int = option(
-        count(), 64 << 20, "The most bytes of a batch, per source, about as rows lie in memory.", unit="bytes"
+    max_bytes: int | None = option(
+        count(),
+        None,
+        "The most bytes of a batch, per source, about as rows lie in memory.",
+        if_none=f"{PARTITION_MIB} MiB for each partition of a source; no bound with `max_rows`",
+        unit="bytes",
+        example=64 << 20,
     )
     strict_lateness: bool = option(switch(), False, "Stop at the first batch with late rows, before it is published.")
     keep_batches: bool = option(switch(), False, "Keep the whole batch log, so that the run can be replayed.")
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def partition_bytes(self) -> int | None:
+        """The most bytes of a batch in each partition of a source, where no bound is said; none with a fixed size."""
+        return PARTITION_MIB << 20 if self.max_rows is None and self.max_bytes is None else None
 
     @property
     def batch_s(self) -> float:

@@ -63,8 +63,16 @@ def take_over(
     publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
     note_outputs(folder, outputs_of(application))
     batches = settings.batches
-    limits = Limits(batches.max_rows or FIRST_ROWS, batches.max_bytes)
-    planner = BatchPlanner(application, store, limits, batches.batch_s, drain=settings.start.drain, tell=observer.said)
+    limits = Limits(batches.max_rows or FIRST_ROWS, *([] if batches.max_bytes is None else [batches.max_bytes]))
+    planner = BatchPlanner(
+        application,
+        store,
+        limits,
+        batches.batch_s,
+        partition_bytes=batches.partition_bytes,
+        drain=settings.start.drain,
+        tell=observer.said,
+    )
     ordering = Ordering(application, graph, planner, run_id)
     planner.follow(ordering.newest_event_times)
     _tell_results(store, publisher, observer)
