@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 POLL_S = 0.05
-START_DEADLINE_S = 120.0
+START_DEADLINE_S = 300.0
 END_DEADLINE_S = 600.0
 TASK_CPUS = "2"  # all that an executor has: it takes one task at a time, as a node of Tenax does in a level
 SECOND, OUTCOME = "second", "outcome"
@@ -133,8 +133,11 @@ def _committed(batch: Any) -> tuple[float, float, int, int]:
 
 
 def _check(running: StreamingQuery, deadline: float) -> None:
-    if not running.isActive or time.monotonic() > deadline:
+    if not running.isActive:
         raise ClusterFailed(f"a query runs until it is stopped, found {running.exception()}: see spark.log")
+    if time.monotonic() > deadline:
+        counted = sum(batch.numInputRows for batch in running.recentProgress)
+        raise ClusterFailed(f"rows are counted in time, found {counted:,} at the deadline: lower the load")
 
 
 def _limit(spark: SparkSession, count: int) -> None:
