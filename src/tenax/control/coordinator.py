@@ -34,6 +34,10 @@ cancelled pass) are ignored and logged as such.
     BackupsPlanned                others retain outputs from the next pass on     (BackupsMoved), (PromiseMeasured)
     PlanningFailed                replicas and backups stay as they are           PlanReplicas, PlanBackups, later
     StopRequested                 wrap-up                                         (below)
+    RescaleAsked                  the run is to have other tasks or nodes         (RescalePlanned), then as
+                                                                                  rescaling.py says: RequestNodes,
+                                                                                  StoreCheckpoint, Rescale
+    RescaleFailed                 attempt + 1; the version that there is goes on  RunPass, (RescaleGivenUp)
     EpochLost                                                                     CancelPass, Stop superseded
 
 While tasks are missing (behind, or without a node), what depends on them steps tentatively in live passes, on forks of

@@ -14,6 +14,7 @@ from tenax.control.recovery.failures import PassFailure
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
 
 
@@ -25,6 +26,8 @@ class Started:
     - Batches up to `logged` are in the batch log; `published` has the newest committed final batch of every task that
       has results.
     - `load` is what an earlier driver had measured when it stored that checkpoint.
+    - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
+    - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
     epoch: int
@@ -33,6 +36,13 @@ class Started:
     logged: int
     published: Mapping[Task, int]
     load: Load | None = None
+    passes: int = 0
+    next_version: Target | None = None
+
+    @property
+    def checkpoint_number(self) -> int:
+        """The number of the checkpoint; 0 is the initial state."""
+        return 0 if self.checkpoint is None else self.checkpoint.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +242,22 @@ class EpochLost:
     newer: int
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleAsked:
+    """Somebody, or the run itself, wants other numbers of tasks or nodes."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleFailed:
+    """The next version of the topology could not be recorded; if the `storage` refused it, waiting may help."""
+
+    attempt: int
+    cause: str
+    storage: bool = False
+
+
 Event = (
     Started
     | BatchesLogged
@@ -250,4 +276,6 @@ Event = (
     | PlanningFailed
     | StopRequested
     | EpochLost
+    | RescaleAsked
+    | RescaleFailed
 )

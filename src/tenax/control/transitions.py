@@ -29,6 +29,8 @@ from tenax.control.events import (
     Published,
     PublishFailed,
     ReplicasPlanned,
+    RescaleAsked,
+    RescaleFailed,
     Started,
     StopRequested,
     Woken,
@@ -55,8 +57,9 @@ from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
+from tenax.control.rescaling import rescale_asked, rescale_failed
 from tenax.control.run import Run
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, Results, Running, RunState
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, Rescaling, Results, Running, RunState
 from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Span, Version
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
@@ -104,6 +107,10 @@ def learn(run: Run, state: RunState, event: Event) -> Learned:
             return _stop_requested(state, event)
         case EpochLost():
             return _epoch_lost(state, event)
+        case RescaleAsked():
+            return rescale_asked(state, event)
+        case RescaleFailed():
+            return rescale_failed(run, state, event)
 
 
 def _started(run: Run, state: RunState, event: Started) -> Learned:
@@ -118,11 +125,12 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         epoch=event.epoch,
         nodes=event.nodes,
         logs=replace(state.logs, logged=event.logged, published=published),
-        passes=replace(state.passes, finished=checkpoint.newest_batch),
+        passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
         promises=replace(state.promises, retained_by=run.retain),
         load=event.load or state.load,
+        rescaling=None if event.next_version is None else Rescaling(event.next_version),
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
