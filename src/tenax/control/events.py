@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
+from tenax.control.batch_sizes import BatchSizes
 from tenax.control.load import Load
 from tenax.control.recovery.failures import PassFailure
+from tenax.control.state import LogRequest
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
@@ -27,6 +29,7 @@ class Started:
       has results.
     - `load` is what an earlier driver had measured when it stored that checkpoint.
     - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
+      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`.
     - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
@@ -37,6 +40,9 @@ class Started:
     published: Mapping[Task, int]
     load: Load | None = None
     passes: int = 0
+    logging: LogRequest | None = None
+    ended: bool = False
+    sizes: BatchSizes | None = None
     next_version: Target | None = None
 
     @property

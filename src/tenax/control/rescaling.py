@@ -150,10 +150,10 @@ def _nodes_wanted(state: RunState, known: Rescaling) -> RequestNodes | None:
 def _go_on(state: RunState) -> tuple[RunState, Decided | None]:
     """When all is quiet: store all tasks at the batch that they are at, then let the next version begin."""
     known = state.rescaling
-    logs, passes, checkpoints = state.logs, state.passes, state.checkpoints
-    busy = passes.running or logs.unpublished or logs.logging is not None or checkpoints.storing is not None
+    passes, checkpoints = state.passes, state.checkpoints
+    busy = passes.running or state.logs.unpublished or checkpoints.storing is not None
     if known is None or busy or state.final < state.finished:
-        return state, None
+        return state, None  # batches that are being logged belong to the next version
     versions = _versions(state)
     if state.newest.points == versions:
         switching = replace(state, rescaling=replace(known, stage=Stage.SWITCHING))

@@ -124,12 +124,15 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         phase=Phase.RUNNING,
         epoch=event.epoch,
         nodes=event.nodes,
-        logs=replace(state.logs, logged=event.logged, published=published),
+        logs=replace(
+            state.logs, logged=event.logged, published=published, logging=event.logging, ended=event.ended
+        ),
         passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
         promises=replace(state.promises, retained_by=run.retain),
         load=event.load or state.load,
+        sizes=event.sizes or state.sizes,
         rescaling=None if event.next_version is None else Rescaling(event.next_version),
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())
