@@ -75,11 +75,9 @@ class Outages:
     """
 
     def __init__(self, graph: TaskGraph, outputs: Iterable[str], clock: Callable[[], float]) -> None:
-        self.graph = graph
         self.clock = clock
-        self.parallelism = {
-            operator.name: operator.parallelism for operator in graph.operators if operator.name in set(outputs)
-        }
+        self._outputs = frozenset(outputs)
+        self.begun(graph)
         self.nodes: dict[str, NodeLife] = {}
         self.publications: deque[Publication] = deque(maxlen=MAX_PUBLICATIONS)
         self.newest: dict[str, Publication] = {}
@@ -92,6 +90,13 @@ class Outages:
         self._open: dict[tuple[str, int], _Batch] = {}
         self._publishing: dict[tuple[str, bool], instructions.Publish] = {}
         self._shown: dict[str, Kind] = {}
+
+    def begun(self, graph: TaskGraph) -> None:
+        """The tasks are those of another version of the topology from now on."""
+        self.graph = graph
+        self.parallelism = {
+            operator.name: operator.parallelism for operator in graph.operators if operator.name in self._outputs
+        }
 
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> list[str]:
         """Learn from an event; what is worth telling, in words."""

@@ -46,6 +46,11 @@ class Target:
     request: int = 0
     version: TopologyVersion | None = None
 
+    @classmethod
+    def of(cls, version: TopologyVersion) -> Target:
+        """A version that is recorded already."""
+        return cls(version.parallelism, version.nodes, version.cause, version.request, version)
+
     @property
     def words(self) -> str:
         """What is to change: `speed to 4 tasks, 6 nodes`."""

@@ -18,6 +18,7 @@ from tenax.store import durable, records
 from tenax.store.records import Json, JsonObject
 
 VERSIONS, REQUESTS = "versions", "requests"
+VERSION = "version"  # in the notes of a checkpoint: the version of the topology that its tasks are of
 MAX_REQUESTS = 100_000  # in a store; one more is refused
 _NUMBERED = re.compile(r"(\d{8})\.json")
 

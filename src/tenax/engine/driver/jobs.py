@@ -70,6 +70,12 @@ class JobRunner:
         self._registration = ""
         self._proof: Any = None
 
+    def ship(self, shipped: Broadcast[bytes]) -> None:
+        """Run what was sent now from now on; no job runs meanwhile."""
+        self.shipped.unpersist()
+        self.shipped = shipped
+        self._functions.clear()
+
     def run(self, order: Order, nodes: tuple[NodeInfo, ...], lane: str) -> PassOutcome | Failure:
         """Run a pass on its nodes to its end."""
         group = group_of(order.run, str(order.pass_id))

@@ -1,0 +1,148 @@
+"""Switching: a run goes over to the next version of its topology within the same driver.
+
+What does not hang on the batch at which that happens is made ready while the run still goes on: the application, its
+tasks, what is shipped to the workers, the plan of protection. The record in the store is the point of no return.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tenax.application.application import Application
+from tenax.application.scaling import next_version, rescaled
+from tenax.control import events
+from tenax.control.coordinator import Coordinator
+from tenax.control.instructions import Rescale
+from tenax.control.versions import Cut, PassId
+from tenax.engine.driver.ordering import Ordering
+from tenax.engine.driver.resuming import TakenOver
+from tenax.engine.protection import Protected, planned
+from tenax.engine.shipping import pack
+from tenax.engine.worker.orders import Places, Shipped
+from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
+from tenax.model.protection import Protection
+from tenax.model.settings import Settings
+from tenax.model.topology_versions import Target, TopologyVersion
+from tenax.store import topology_versions
+from tenax.takeover.recut import recut
+from tenax.takeover.shared_load import shared_load
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A version that a run may go over to, but for the batch behind which it begins."""
+
+    target: Target
+    version: TopologyVersion
+    application: Application
+    plan: Protected
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """The next version is recorded: what the coordinator that asked for it has to be replaced by."""
+
+    order: Rescale
+    prepared: Prepared
+
+
+def prepare(taken: TakenOver, target: Target, protection: Protection, places: Places) -> Prepared:
+    """Make ready what a version needs; refuses, in one line, one that cannot be."""
+    if target.version is None:
+        version = next_version(
+            taken.application, taken.version, target.parallelism, after=0, nodes=target.nodes, cause=target.cause
+        )
+        version = replace(version, request=target.request, nodes=target.nodes or taken.version.nodes)
+    else:
+        version = target.version
+    application = rescaled(taken.declared, version)
+    plan = planned(application.topology, protection)
+    return Prepared(target, version, application, plan, pack(Shipped(application, places)))
+
+
+def record(taken: TakenOver, order: Rescale, prepared: Prepared) -> Switched:
+    """Make the version count: from here on every driver goes on with it."""
+    version = prepared.version
+    if order.target.version is None:
+        version = replace(version, after=order.cut.newest_batch)
+        topology_versions.record_version(taken.store.folder, version, taken.store.check_epoch)
+    topology_versions.answer(
+        taken.store.folder, version.request, done=True, words=f"from batch {version.after + 1} on: {order.target.words}"
+    )
+    return Switched(order, replace(prepared, version=version))
+
+
+def begun(taken: TakenOver, switched: Switched) -> TakenOver:
+    """The same store, from the checkpoint that has all tasks, with the tasks of the next version."""
+    order, prepared = switched.order, switched.prepared
+    made_by = PassId(taken.store.epoch, order.passes + 1)
+    cut, segments = recut(order.cut, taken.ordering.newest, taken.application, prepared.application, made_by)
+    graph, run_id = TaskGraph(prepared.application.topology), _run_id(taken, prepared.version)
+    ordering = Ordering(prepared.application, graph, taken.planner, run_id)
+    ordering.follow(taken.ordering)
+    ordering.keep(cut, segments)
+    taken.planner.follow(ordering.newest_event_times)
+    taken.publisher.begin(graph, prepared.version.after)
+    known = taken.known if order.target.version is not None else (*taken.known, prepared.version)
+    return replace(
+        taken,
+        application=prepared.application,
+        version=prepared.version,
+        known=known,
+        ordering=ordering,
+        checkpoint=cut if cut.number else None,
+        run_id=run_id,
+        begun=order.passes + 1,
+    )
+
+
+def started(coordinator: Coordinator, before: TakenOver, now: TakenOver, nodes: tuple[Node, ...]) -> events.Started:
+    """What the next coordinator begins with: all that the one before it knew of logs and load."""
+    state = coordinator.state
+    load = shared_load(state.load, before.application, now.application) if state.load.batches else None
+    return events.Started(
+        now.store.epoch,
+        nodes,
+        now.checkpoint,
+        state.logs.logged,
+        dict(now.publisher.published),
+        load,
+        passes=now.begun,
+        logging=state.logs.logging,
+        ended=state.logs.ended,
+        sizes=state.sizes,
+        next_version=now.next_version,
+    )
+
+
+def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
+    """The nodes that a version keeps, as many of each rack as can be; all if it does not say how many."""
+    if count is None or count >= len(nodes):
+        return nodes
+    by_rack: dict[str | None, list[Node]] = {}
+    for node in nodes:
+        by_rack.setdefault(node.rack, []).append(node)
+    turns = [(turn, place, node) for place, rack in enumerate(by_rack.values()) for turn, node in enumerate(rack)]
+    kept = {node.name for _, _, node in sorted(turns, key=lambda each: each[:2])[:count]}
+    return tuple(node for node in nodes if node.name in kept)
+
+
+def for_version(settings: Settings, version: TopologyVersion) -> Settings:
+    """The settings with the number of nodes that a version is to have, if it says so."""
+    cluster = settings.cluster
+    if version.nodes is None or version.nodes == cluster.nodes:
+        return settings
+    most = max(cluster.most_nodes, version.nodes + cluster.pool)
+    return settings.but(nodes=version.nodes, max_nodes=most)
+
+
+def _run_id(taken: TakenOver, version: TopologyVersion) -> str:
+    """A name of its own, so that workers begin anew with what is shipped to them."""
+    return f"{taken.store.identity}-{taken.store.epoch}v{version.number}"
+
+
+def initial(cut: Cut) -> bool:
+    """Whether a cut is the beginning, which no checkpoint holds."""
+    return not cut.number
