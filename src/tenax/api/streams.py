@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import Any, get_overloads, overload
 import polars as pl
 
 from tenax.api import arguments, checks
+from tenax.api.places import calling_line
 from tenax.application.application import Application, late_output
 from tenax.application.collisions import check_collisions
 from tenax.application.schemas import Parts, derived
@@ -20,6 +20,7 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology, TenaxError
 from tenax.model import topology as model
 from tenax.model.durations import Span, as_text
+from tenax.model.elasticity import Elasticity
 from tenax.model.options import options_of
 from tenax.model.protection import OperatorProtection, Protection
 from tenax.model.topology import Input, Operator, Output, Partitioning, suggestion
@@ -33,6 +34,7 @@ from tenax.operators.windows import check_lengths, windows
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 SchemaType = pl.DataType | type[pl.DataType]
+Parallelism = int | tuple[int, int]  # of an operator; or the fewest tasks, with which it begins, and the most
 
 
 class Topology:
@@ -51,6 +53,8 @@ class Topology:
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
         self._protection = Protection()
+        self._elastic = Elasticity()
+        self._bounds: dict[str, tuple[int, int]] = {}
         self._single: list[dict[str, dict[str, str]]] = []
         self._places: dict[str, str] = {}
         self._schemas: dict[str, pl.Schema] = {}
@@ -119,6 +123,20 @@ class Topology:
             protection = protection.but(**said)
         self._protection = protection
 
+    def elastic(
+        self,
+        *,
+        policy: str = "rates",
+        target: float = 0.7,
+        nodes: tuple[int, int] = (2, 8),
+        cycles: int = 2,
+        period: Span = "10s",
+        cooldown: Span = "60s",
+        handover: str = "checkpoint",
+    ) -> None:
+        """Let operators split and merge, and nodes come and go, with the load; docs/running.md explains each word."""
+        self._elastic = Elasticity(True, policy, target, nodes, cycles, period, cooldown, handover)
+
     def build(self) -> Application:
         """The application: the checked topology with everything that runs in it.
 
@@ -137,6 +155,8 @@ class Topology:
             self._protection,
             self._places,
             self._derived(),
+            self._elastic,
+            self._bounds,
         )
 
     def __repr__(self) -> str:
@@ -166,23 +186,25 @@ class Topology:
         if operator.name in self._sinks:
             raise InvalidTopology(f"the late rows of a source are called {operator.name!r}: rename this operator")
         self._operators[operator.name] = operator
-        self._places[operator.name] = _calling_line()
+        self._places[operator.name] = calling_line(__name__)
 
     def _add_computation(
-        self, verb: str, name: str | None, computation: Computation, parallelism: int, inputs: Sequence[Stream]
+        self, verb: str, name: str | None, computation: Computation, parallelism: Parallelism, inputs: Sequence[Stream]
     ) -> str:
         """A new operator that reads these streams: task by task where the tasks match, by key or all together else."""
         chosen = self._unused(verb) if name is None else name
         checks.name("operator", chosen)
-        checks.count(f"the parallelism of operator {chosen!r}", parallelism)
+        tasks, _ = checks.parallelism(f"the parallelism of operator {chosen!r}", parallelism)
         read = []
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            read.append(Input(stream.operator, self._partitioning(chosen, stream, parallelism)))
+            read.append(Input(stream.operator, self._partitioning(chosen, stream, tasks)))
             self._keys[stream.operator, chosen] = stream.keys
         joins = len(inputs) > 1 and computation.correlated
-        self._add(Operator(chosen, parallelism, tuple(read), correlated=joins))
+        self._add(Operator(chosen, tasks, tuple(read), correlated=joins))
+        if isinstance(parallelism, tuple):
+            self._bounds[chosen] = parallelism
         self._computations[chosen] = computation
         return chosen
 
@@ -298,7 +320,7 @@ class Stream:
         return Windowed(self, size, step)
 
     def join(
-        self, other: Stream, *, on: Sequence[str], parallelism: int | None = None, name: str | None = None
+        self, other: Stream, *, on: Sequence[str], parallelism: Parallelism | None = None, name: str | None = None
     ) -> Stream:
         """Rows of two window streams that agree in these columns; "window" stands for the window itself."""
         _check_streams("join", (other,))
@@ -308,10 +330,10 @@ class Stream:
         keys = tuple(column for column in on if column != "window")
         streams = (replace(self, keys=keys), replace(other, keys=keys))
         tasks = self.parallelism if parallelism is None else parallelism
-        checks.count("the parallelism of a join", tasks)
-        if not keys and tasks > 1:
+        _, most = checks.parallelism("the parallelism of a join", tasks)
+        if not keys and most > 1:
             raise InvalidTopology(
-                f"rows that are joined meet in one task, found {tasks} tasks and no key beside the window: "
+                f"rows that are joined meet in one task, found {most} tasks and no key beside the window: "
                 "add a column to on, or use parallelism=1"
             )
         operator = self.topology._add_computation("join", name, join(on), tasks, streams)
@@ -323,7 +345,7 @@ class Stream:
         checks.column("by", by)
         self._check_windowed("top")
         local = replace(self, keys=())
-        if self.parallelism > 1:
+        if self.parallelism > 1 or self.topology._bounds.get(self.operator, (1, 1))[1] > 1:  # at any time
             first = self.topology._add_computation("top-local", None, top(count, by), self.parallelism, (local,))
             local = Stream(self.topology, first, WINDOW_END)
         operator = self.topology._add_computation("top", name, top(count, by), 1, (local,))
@@ -333,7 +355,7 @@ class Stream:
         self,
         computation: Computation,
         *,
-        parallelism: int | None = None,
+        parallelism: Parallelism | None = None,
         time: str | None = None,
         name: str | None = None,
     ) -> Stream:
@@ -416,7 +438,7 @@ class Windowed:
     def aggregate(
         self,
         *aggregates: pl.Expr | Sequence[pl.Expr],
-        parallelism: int | None = None,
+        parallelism: Parallelism | None = None,
         name: str | None = None,
         **named: pl.Expr,
     ) -> Stream:
@@ -428,8 +450,8 @@ class Windowed:
         expressions = arguments.expressions("aggregate", aggregates, named, example="pl.col('speed').mean()")
         stream = self.stream
         tasks = stream.parallelism if parallelism is None else parallelism
-        checks.count("the parallelism of a window", tasks)
-        if not stream.keys and tasks > 1:
+        _, most = checks.parallelism("the parallelism of a window", tasks)
+        if not stream.keys and most > 1:
             raise InvalidTopology("windows of several tasks need keys, found none: use key_by(...) or parallelism=1")
         computation = windows(stream.time, stream.keys, self.length, self.every, expressions)
         operator = stream.topology._add_computation("window", name, computation, tasks, (stream,))
@@ -440,7 +462,7 @@ def apply(
     streams: Sequence[Stream],
     computation: Computation,
     *,
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     time: str | None = None,
     name: str | None = None,
 ) -> Stream:
@@ -473,11 +495,3 @@ def _check_streams(verb: str, given: Sequence[object]) -> None:
         if not isinstance(other, Stream):
             remedy = "aggregate it first" if isinstance(other, Windowed) else "pass what a source or operator gives"
             raise InvalidRequest(f"{verb} takes streams, found {checks.shown(other)}: {remedy}")
-
-
-def _calling_line() -> str:
-    """The file and line of the user's that called into this module."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:  # ends with the outermost frame
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}, line {frame.f_lineno}"

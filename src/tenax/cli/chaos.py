@@ -93,9 +93,9 @@ def chaos_command(
     schedule: Schedule = tuple(parse_fault(kind, text) for kind, each in texts.items() for text in each or [])
     arguments = name_values(options or [])
     application = load_application(file, arguments)  # mistakes are told now, not by a child
-    settings = given.over(replace(CHAOS, protection=application.protection), application.topology).but(
-        master=None, keep_batches=True
-    )
+    settings = given.over(
+        replace(CHAOS, protection=application.protection, elastic=application.elastic), application.topology
+    ).but(master=None, keep_batches=True)
     nodes, racks = settings.cluster.executors, settings.cluster.racks
     schedule += random_schedule(seed, nodes, racks or 1, within) if random else ()
     check(schedule, nodes, racks)
