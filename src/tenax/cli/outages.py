@@ -106,7 +106,9 @@ class Outages:
             if isinstance(instruction, instructions.Publish):
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
         match event:
-            case events.Started() | events.NodesJoined():
+            case events.Started():
+                self._keep(event.nodes)
+            case events.NodesJoined():
                 self._join(event.nodes)
             case events.BatchesLogged():
                 self._remember_batches(event)
@@ -124,6 +126,14 @@ class Outages:
         self._known_s |= dict.fromkeys(range(event.first, event.last + 1), now_s)
         for old in list(self._known_s)[: max(0, len(self._known_s) - MAX_BATCHES)]:
             del self._known_s[old]
+
+    def _keep(self, nodes: Sequence[Node]) -> None:
+        """A version of the topology begins on these nodes: others were given back."""
+        names = {node.name for node in nodes}
+        self._join([node for node in nodes if node.name not in self.nodes])
+        for name, life in self.nodes.items():
+            if name not in names and life.lost_s is None:
+                life.lost_s = self.clock()
 
     def _join(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

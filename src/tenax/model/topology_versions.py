@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from tenax.errors import InvalidRequest
 
 Table = tuple[int, ...]
 """The task that owns each key group."""
@@ -58,6 +60,20 @@ class Target:
         if self.nodes is not None:
             parts.append(f"{self.nodes} node{'s' * (self.nodes != 1)}")
         return ", ".join(parts) or "nothing"
+
+
+def parse_tasks(words: Iterable[str]) -> dict[str, int]:
+    """How many tasks operators are to have, as people write it: `speed=4,jams=2`."""
+    wanted: dict[str, int] = {}
+    for word in (part.strip() for text in words for part in text.split(",")):
+        if not word:
+            continue
+        name, sign, count = (part.strip() for part in word.partition("="))
+        if not (sign and name and count.isdecimal() and int(count)):
+            raise InvalidRequest(f"a rescale is written OPERATOR=TASKS, found {word!r}: write it like speed=4,jams=2")
+        if wanted.setdefault(name, int(count)) != int(count):
+            raise InvalidRequest(f"an operator is named once, found {name!r} twice: leave one out")
+    return wanted
 
 
 def moved_groups(before: Sequence[int], now: Sequence[int]) -> int:
