@@ -13,6 +13,7 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model.protection import Protection, Strategy
 from tenax.model.topology import Topology
+from tenax.model.topology_versions import Table
 from tenax.operators.computation import Computation
 from tenax.store.records import Json
 
@@ -33,6 +34,9 @@ class Application:
     - `places` are the lines of the user's file that made the operators, for messages.
     - `schemas` are the columns that each operator gives, derived by `with_schemas`; of what lies behind a source that
       cannot tell its columns yet there are none.
+    - `paired` are the edges (producer, consumer) along which the rows of a task are all for its partner, however many
+      tasks there are: both are rescaled together. A consumer that has one task by its nature is nobody's partner.
+    - `tables` say which task owns each key group, of operators that were rescaled; of the others their weights do.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -44,6 +48,8 @@ class Application:
     protection: Protection = field(default_factory=Protection)
     places: Mapping[str, str] = field(default_factory=dict)
     schemas: Mapping[str, pl.Schema] = field(default_factory=dict)
+    paired: frozenset[tuple[str, str]] = frozenset()
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, computation in self.computations.items():
