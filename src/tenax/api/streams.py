@@ -52,6 +52,7 @@ class Topology:
         self._computations: dict[str, Computation] = {}
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._paired: set[tuple[str, str]] = set()
         self._protection = Protection()
         self._elastic = Elasticity()
         self._bounds: dict[str, tuple[int, int]] = {}
@@ -157,6 +158,7 @@ class Topology:
             self._derived(),
             self._elastic,
             self._bounds,
+            paired=frozenset(self._paired),
         )
 
     def __repr__(self) -> str:
@@ -189,9 +191,19 @@ class Topology:
         self._places[operator.name] = calling_line(__name__)
 
     def _add_computation(
-        self, verb: str, name: str | None, computation: Computation, parallelism: Parallelism, inputs: Sequence[Stream]
+        self,
+        verb: str,
+        name: str | None,
+        computation: Computation,
+        parallelism: Parallelism,
+        inputs: Sequence[Stream],
+        *,
+        follows: bool = False,
     ) -> str:
-        """A new operator that reads these streams: task by task where the tasks match, by key or all together else."""
+        """A new operator that reads these streams: task by task where the tasks match, by key or all together else.
+
+        One that `follows` has as many tasks as its input by nature: whatever is one task now, it is its partner.
+        """
         chosen = self._unused(verb) if name is None else name
         checks.name("operator", chosen)
         tasks, _ = checks.parallelism(f"the parallelism of operator {chosen!r}", parallelism)
@@ -199,8 +211,12 @@ class Topology:
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            read.append(Input(stream.operator, self._partitioning(chosen, stream, tasks)))
+            partitioning = self._partitioning(chosen, stream, tasks)
+            read.append(Input(stream.operator, partitioning))
             self._keys[stream.operator, chosen] = stream.keys
+            alike = stream.keys == stream.shared if stream.keys else follows or tasks > 1
+            if partitioning is Partitioning.ONE_TO_ONE and alike:
+                self._paired.add((stream.operator, chosen))
         joins = len(inputs) > 1 and computation.correlated
         self._add(Operator(chosen, tasks, tuple(read), correlated=joins))
         if isinstance(parallelism, tuple):
@@ -276,8 +292,7 @@ class Stream:
     ) -> Stream:
         """All columns, and these computed from them: `kmh=pl.col("speed") * 3.6`, or an expression with an alias."""
         name = arguments.operator_name("with_columns", name)
-        example = "kmh=pl.col('speed') * 3.6"
-        expressions = arguments.expressions("with_columns", columns, named, example=example)
+        expressions = arguments.expressions("with_columns", columns, named, example="kmh=pl.col('speed') * 3.6")
         return self._stateless("with-columns", name, with_columns(*expressions))
 
     def map(
@@ -306,7 +321,7 @@ class Stream:
         streams = (self, *others)
         for other in others:
             self._check_union(other)
-        operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
+        operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams, follows=True)
         return replace(self, operator=operator, shared=())
 
     def window(self, length: Span, *, every: Span | None = None) -> Windowed:
@@ -346,8 +361,7 @@ class Stream:
         self._check_windowed("top")
         local = replace(self, keys=())
         if self.parallelism > 1 or self.topology._bounds.get(self.operator, (1, 1))[1] > 1:  # at any time
-            first = self.topology._add_computation("top-local", None, top(count, by), self.parallelism, (local,))
-            local = Stream(self.topology, first, WINDOW_END)
+            local = Stream(self.topology, self._followed("top-local", None, top(count, by)), WINDOW_END)
         operator = self.topology._add_computation("top", name, top(count, by), 1, (local,))
         return Stream(self.topology, operator, WINDOW_END)
 
@@ -370,8 +384,7 @@ class Stream:
         checks.name("output", name)
         checks.sink(name, sink)
         checks.priority(name, self.parallelism, priority)
-        plain = replace(self, keys=())
-        operator = self.topology._add_computation(name, name, Stateless(()), self.parallelism, (plain,))
+        operator = self._followed(name, name, Stateless(()))
         matters = Output(tuple(map(float, priority)) if isinstance(priority, Sequence) else float(priority))
         self.topology._operators[operator] = replace(self.topology._operators[operator], output=matters)
         self.topology._sinks[operator] = sink
@@ -422,9 +435,12 @@ class Stream:
         return self.topology._operators[self.operator].parallelism
 
     def _stateless(self, verb: str, name: str | None, computation: Stateless) -> Stream:
+        return replace(self, operator=self._followed(verb, name, computation), shared=())  # columns may have changed
+
+    def _followed(self, verb: str, name: str | None, computation: Computation) -> str:
+        """A new operator with a task for each of this stream."""
         plain = replace(self, keys=())
-        operator = self.topology._add_computation(verb, name, computation, self.parallelism, (plain,))
-        return replace(self, operator=operator, shared=())  # columns may have changed
+        return self.topology._add_computation(verb, name, computation, self.parallelism, (plain,), follows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +502,8 @@ def apply(
     if time is not None:
         checks.column("time", time)
     tasks = first.parallelism if parallelism is None else parallelism
-    operator = first.topology._add_computation("apply", name, computation, tasks, streams)
+    follows = parallelism is None and computation.stateless
+    operator = first.topology._add_computation("apply", name, computation, tasks, streams, follows=follows)
     return Stream(first.topology, operator, first.time if time is None else time)
 
 

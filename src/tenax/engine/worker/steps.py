@@ -414,8 +414,11 @@ class Worker:
         producer, consumer = (self.graph.operators[number] for number in (stream.producer, stream.consumer))
         key = (stream.consumer, consumers.start, consumers.stop)
         if key not in self._owners:
+            table = self.application.tables.get(consumer.name)
             weights = consumer.weights or (1.0,) * consumer.parallelism
-            self._owners[key] = owners(weights[consumers.start : consumers.stop])
+            self._owners[key] = (
+                owners(weights[consumers.start : consumers.stop]) if table is None else np.array(table, np.uint16)
+            )
         keys = self.application.keys[producer.name, consumer.name]
         return split(rows, keys, self._owners[key], len(consumers))
 
