@@ -32,7 +32,7 @@ class Kind(StrEnum):
     RETURN = "return"
     """The cluster gives as many nodes more, up to those it began with."""
     RESCALE = "rescale"
-    """Operators are asked to have other numbers of tasks, the run another number of nodes: no fault, but beside some."""
+    """Operators are asked to have other numbers of tasks, the run another number of nodes: what faults fall into."""
     DRIVER = "driver"
     """The driver and its virtual machine end at once; a new driver goes on from the store."""
 

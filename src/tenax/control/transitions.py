@@ -124,9 +124,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         phase=Phase.RUNNING,
         epoch=event.epoch,
         nodes=event.nodes,
-        logs=replace(
-            state.logs, logged=event.logged, published=published, logging=event.logging, ended=event.ended
-        ),
+        logs=replace(state.logs, logged=event.logged, published=published, logging=event.logging, ended=event.ended),
         passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),

@@ -16,8 +16,8 @@ class Observer:
     """Watches a run.
 
     - Every method does nothing until it is overridden: an observer writes those that it needs.
-    - `begun`, `handled` and `queried` are called in the loop of the run, the others in threads that carry out its instructions:
-      all must return soon.
+    - `begun`, `handled` and `queried` are called in the loop of the run, the others in threads that carry out its
+      instructions: all must return soon.
     """
 
     def begun(self, application: Application, version: TopologyVersion) -> None:

@@ -146,7 +146,7 @@ def is_own(application: Application, name: str) -> bool:
 
 
 def _rescaled(stored: JsonObject, given: JsonObject) -> dict[str, tuple[int, int]]:
-    """Operators with another number of tasks, what that was and is; the partitions of a source are part of its shape."""
+    """Operators with another number of tasks: before and now. The partitions of a source are part of its shape."""
     before, now = mapping(stored["shape"]), mapping(given["shape"])
     both = {name: (mapping(before[name]), mapping(now[name])) for name in now if name in before}
     return {

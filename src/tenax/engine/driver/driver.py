@@ -26,13 +26,13 @@ from tenax.engine.driver.jobs import JobRunner, group_of
 from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
 from tenax.engine.driver.nodes import Nodes
-from tenax.engine.driver.passes import Passes
 from tenax.engine.driver.ordering import Ordering
+from tenax.engine.driver.passes import Passes
 from tenax.engine.driver.query_watch import QueryWatch
 from tenax.engine.driver.rescales import Rescales
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
-from tenax.engine.driver.switching import Switched, begun, for_version, prepare, record, staying, started
+from tenax.engine.driver.switching import Switched, begun, for_version, prepare, record, started, staying
 from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
 from tenax.engine.masters import check_master

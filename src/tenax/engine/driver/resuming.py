@@ -163,6 +163,19 @@ def _ask(store: Store, changes: Changes) -> None:
         ask(store.folder, Target(_wanted(changes), cause="so the application says now"))
 
 
+def _tasks(application: Application) -> tuple[Task, ...]:
+    graph = TaskGraph(application.topology)
+    return graph.tasks(range(len(graph)))
+
+
+def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
+    """Say what was found among the results, and what is lost and will be made again."""
+    lost = (f"{result}: lost, and made again from the batch log" for result in publisher.owed)
+    for notice in (*publisher.notices, *lost):
+        store.record_event({"results": notice})
+        observer.said(notice)
+
+
 @dataclass(frozen=True, slots=True)
 class _Restored:
     """Where a run begins: in which version, from which checkpoint, whose parts lie in these segments."""
