@@ -13,7 +13,7 @@ from tenax.application.scaling import next_version, rescaled
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Rescale
-from tenax.control.versions import Cut, PassId
+from tenax.control.versions import PassId
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.resuming import TakenOver
 from tenax.engine.protection import Protected, planned
@@ -23,8 +23,9 @@ from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Protection
 from tenax.model.settings import Settings
-from tenax.model.topology_versions import Target, TopologyVersion
+from tenax.model.topology_versions import Target, TopologyVersion, moved_groups
 from tenax.store import topology_versions
+from tenax.store.records import Json
 from tenax.takeover.recut import recut
 from tenax.takeover.shared_load import shared_load
 
@@ -98,6 +99,27 @@ def begun(taken: TakenOver, switched: Switched) -> TakenOver:
     )
 
 
+def told(before: TakenOver, now: TakenOver) -> dict[str, Json]:
+    """What a version changes, for the record: numbers of tasks, key groups that moved, bytes of those states."""
+    old, new = before.version, now.version
+    changed = {name: [old.parallelism[name], tasks] for name, tasks in new.parallelism.items()}
+    tables = {name: table for name, table in old.tables.items() if name in new.tables}
+    moved = {name: moved_groups(table, new.tables[name]) for name, table in tables.items()}
+    held = dict.fromkeys(moved, 0)
+    for task, parts in before.ordering.newest.items():
+        if task.operator in held:
+            held[task.operator] += sum(part.bytes for part in parts)
+    return {
+        "number": new.number,
+        "after": new.after,
+        "tasks": {name: counts for name, counts in changed.items() if counts[0] != counts[1]},
+        "moved_groups": {name: groups for name, groups in moved.items() if groups},
+        "state_bytes": {name: size for name, size in held.items() if moved[name]},
+        "nodes": new.nodes,
+        "cause": new.cause,
+    }
+
+
 def started(coordinator: Coordinator, before: TakenOver, now: TakenOver, nodes: tuple[Node, ...]) -> events.Started:
     """What the next coordinator begins with: all that the one before it knew of logs and load."""
     state = coordinator.state
@@ -141,8 +163,3 @@ def for_version(settings: Settings, version: TopologyVersion) -> Settings:
 def _run_id(taken: TakenOver, version: TopologyVersion) -> str:
     """A name of its own, so that workers begin anew with what is shipped to them."""
     return f"{taken.store.identity}-{taken.store.epoch}v{version.number}"
-
-
-def initial(cut: Cut) -> bool:
-    """Whether a cut is the beginning, which no checkpoint holds."""
-    return not cut.number
