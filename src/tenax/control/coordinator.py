@@ -61,7 +61,7 @@ at most one live pass and one round; nothing follows Stop.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -83,6 +83,7 @@ from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+from tenax.planning.scaling import Group
 
 
 class Coordinator:
@@ -105,6 +106,7 @@ class Coordinator:
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
         place: Place | None = None,
+        groups: Sequence[Group] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
@@ -116,6 +118,7 @@ class Coordinator:
             retained,
             replicated,
             published,
+            tuple(groups),
         )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.bounds.log_length)

@@ -18,6 +18,7 @@ from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
+from tenax.planning.scaling.policy import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Started:
     logging: LogRequest | None = None
     ended: bool = False
     sizes: BatchSizes | None = None
+    watch: Watch | None = None
     next_version: Target | None = None
 
     @property

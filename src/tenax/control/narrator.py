@@ -41,6 +41,7 @@ from tenax.control.instructions import (
 )
 from tenax.control.notices import (
     BackupsMoved,
+    LoadJudged,
     Notice,
     PromiseMeasured,
     RecoveryBegun,
@@ -120,7 +121,7 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
             return _of_notice(happening, names)
         case ReplicasMoved() | BackupsMoved() | PromiseMeasured():
             return _of_notice(happening, names)
-        case RescalePlanned() | RescalePostponed() | RescaleGivenUp():
+        case RescalePlanned() | RescalePostponed() | RescaleGivenUp() | LoadJudged():
             return _of_notice(happening, names)
         case Stop() | RequestNodes() | CancelCheckpoint() | Rescale():
             return _of_instruction(happening)
@@ -171,7 +172,7 @@ def news(event: Event, decided: Sequence[Decided], names: Names = PLAIN) -> list
         case CheckpointStored():
             sentences.append(f"checkpoint {event.number} stored")
     for each in decided:
-        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted):  # these are counted above
+        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted | LoadJudged):  # counted above; everyday
             sentences += [text] if (text := _of_notice(each, names)) else []
     return sentences
 
@@ -229,6 +230,8 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             return f"outputs are retained by {after} in place of {before}, {notice.reason}"
         case PromiseMeasured():
             return promise_words(notice.promise)
+        case LoadJudged():
+            return f"load: {notice.outcome}; {notice.reason}"
         case RescalePlanned():
             return f"rescale to come: {_why(notice.target)}"
         case RescalePostponed():

@@ -167,13 +167,13 @@ def _go_on(state: RunState) -> tuple[RunState, Decided | None]:
 
 def _versions(state: RunState) -> tuple[Version, ...]:
     """Where all tasks are; one that is rebuilt from nothing is where its rebuild point says, without any state."""
-    found = []
+    versions = []
     for task in state.tasks:
         assert task.primary is not None
         head = task.primary.head
         assert not isinstance(head, RebuildPoint) or task.primary.rebuilding is None
-        found.append(task.primary.start)
-    return tuple(found)
+        versions.append(task.primary.start)
+    return tuple(versions)
 
 
 def _whole(state: RunState, versions: tuple[Version, ...]) -> Upload:

@@ -32,7 +32,17 @@ from tenax.engine.driver.query_watch import QueryWatch
 from tenax.engine.driver.rescales import Rescales
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
-from tenax.engine.driver.switching import Switched, begun, for_version, prepare, record, started, staying, told
+from tenax.engine.driver.switching import (
+    Switched,
+    begun,
+    for_version,
+    groups_of,
+    prepare,
+    record,
+    started,
+    staying,
+    told,
+)
 from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
 from tenax.engine.masters import check_master
@@ -145,7 +155,8 @@ class Driver:
         self._events.put(events.StopRequested("asked to"))
 
     def _own_session(self, work: Path) -> Session:
-        return Session(work, self.settings.cluster, stop_asked=lambda: self._stop_asked)
+        cluster = for_version(self.settings, self._taken.version).cluster
+        return Session(work, cluster, stop_asked=lambda: self._stop_asked)
 
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
         session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
@@ -201,7 +212,9 @@ class Driver:
     def _coordinator(self) -> Coordinator:
         """The coordinator of the version that the run is in."""
         plan, settings = self.plan, for_version(self.settings, self._taken.version)
-        return Coordinator(self.graph, settings, plan.retain, plan.replicas, self.publisher.published, self._place)
+        groups = groups_of(self.application) if settings.elastic.elastic else ()
+        published = self.publisher.published
+        return Coordinator(self.graph, settings, plan.retain, plan.replicas, published, self._place, groups)
 
     def _watch_queries(self) -> QueryWatch:
         interval_s = self.settings.batches.batch_s

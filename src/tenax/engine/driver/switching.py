@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tenax.application.application import Application
-from tenax.application.scaling import next_version, rescaled
+from tenax.application.scaling import next_version, rescaled, scaling_groups
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Rescale
@@ -24,6 +24,8 @@ from tenax.model.graph import TaskGraph
 from tenax.model.protection import Protection
 from tenax.model.settings import Settings
 from tenax.model.topology_versions import Target, TopologyVersion, moved_groups
+from tenax.operators.keys import KEY_GROUPS
+from tenax.planning.scaling import Group
 from tenax.store import topology_versions
 from tenax.store.records import Json
 from tenax.takeover.recut import recut
@@ -135,6 +137,7 @@ def started(coordinator: Coordinator, before: TakenOver, now: TakenOver, nodes: 
         logging=state.logs.logging,
         ended=state.logs.ended,
         sizes=state.sizes,
+        watch=state.period.watch,
         next_version=now.next_version,
     )
 
@@ -152,12 +155,26 @@ def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
 
 
 def for_version(settings: Settings, version: TopologyVersion) -> Settings:
-    """The settings with the number of nodes that a version is to have, if it says so."""
-    cluster = settings.cluster
-    if version.nodes is None or version.nodes == cluster.nodes:
+    """The settings with the number of nodes that a version is to have; where it says none, what elasticity allows."""
+    cluster, elastic = settings.cluster, settings.elastic
+    nodes = version.nodes or elastic.nearest(cluster.nodes)
+    most = max(cluster.most_nodes, nodes + cluster.pool)
+    if elastic.elastic and cluster.max_nodes is None:
+        most = max(most, elastic.elastic_nodes[1] + cluster.pool)
+    if (nodes, most) == (cluster.nodes, cluster.most_nodes):
         return settings
-    most = max(cluster.most_nodes, version.nodes + cluster.pool)
-    return settings.but(nodes=version.nodes, max_nodes=most)
+    return settings.but(nodes=nodes, max_nodes=most)
+
+
+def groups_of(application: Application) -> tuple[Group, ...]:
+    """The operators that split and merge together, with how many tasks they may have."""
+    groups = []
+    for group in scaling_groups(application):
+        if not group.reason:
+            bounds = [application.bounds.get(name, (1, KEY_GROUPS)) for name in group.operators]
+            fewest, most = max(low for low, _ in bounds), min(high for _, high in bounds)
+            groups.append(Group(group.operators, min(fewest, most), most))
+    return tuple(groups)
 
 
 def _run_id(taken: TakenOver, version: TopologyVersion) -> str:
