@@ -34,6 +34,7 @@ from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
 from tenax.engine.driver.switching import (
     Switched,
+    as_recorded,
     begun,
     for_version,
     groups_of,
@@ -41,7 +42,6 @@ from tenax.engine.driver.switching import (
     record,
     started,
     staying,
-    told,
 )
 from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
@@ -258,7 +258,7 @@ class Driver:
         """Let the coordinator of the next version take over; nodes that it does not need are given back."""
         before, state = self._taken, coordinator.state
         self._taken, self.plan = begun(before, switched), switched.prepared.plan
-        self.store.record_event({"version": told(before, self._taken)})
+        self.store.record_event({"version": as_recorded(before, self._taken)})
         self._jobs.ship(self._jobs.context.broadcast(switched.prepared.packed))
         self.latecomers.graph = self.graph
         self._queries.close()

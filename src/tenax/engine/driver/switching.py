@@ -101,7 +101,7 @@ def begun(taken: TakenOver, switched: Switched) -> TakenOver:
     )
 
 
-def told(before: TakenOver, now: TakenOver) -> dict[str, Json]:
+def as_recorded(before: TakenOver, now: TakenOver) -> dict[str, Json]:
     """What a version changes, for the record: numbers of tasks, key groups that moved, bytes of those states."""
     old, new = before.version, now.version
     changed = {name: [old.parallelism[name], tasks] for name, tasks in new.parallelism.items()}
