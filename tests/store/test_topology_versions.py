@@ -103,6 +103,11 @@ def test_what_the_run_decides_by_itself_needs_no_answer(tmp_path: Path) -> None:
     assert not (tmp_path / topology_versions.REQUESTS).exists()
 
 
+def test_a_replay_of_what_was_asked_of_another_store_answers_nobody(tmp_path: Path) -> None:
+    answer(tmp_path, 3, done=True, words="done")
+    assert not (tmp_path / topology_versions.REQUESTS).exists()
+
+
 def test_nothing_is_asked_where_there_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed):
         ask(tmp_path / "away", Target({"sums": 2}))

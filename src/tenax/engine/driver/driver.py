@@ -36,6 +36,7 @@ from tenax.engine.driver.switching import (
     Switched,
     as_recorded,
     begun,
+    changes_anything,
     for_version,
     groups_of,
     prepare,
@@ -307,12 +308,16 @@ class Driver:
 
     def _prepare_version(self, target: Target, *, asked: bool = False) -> None:
         try:
-            self._rescales.prepared(prepare(self._taken, target, self.settings.protection, self._places))
+            ready = prepare(self._taken, target, self.settings.protection, self._places)
         except TenaxError as error:
             self._rescales.refused(target, str(error))
-        else:
-            if asked:
-                self._events.put(events.RescaleAsked(target))
+            return
+        if not changes_anything(self._taken.version, ready.version):
+            self._rescales.needless(target)
+            return
+        self._rescales.prepared(ready)
+        if asked:
+            self._events.put(events.RescaleAsked(target))
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""

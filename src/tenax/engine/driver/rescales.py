@@ -55,6 +55,11 @@ class Rescales:
         self._tell(f"no rescale ({target.words}): {why}")
         topology_versions.answer(self._store.folder, target.request, done=False, words=why)
 
+    def needless(self, target: Target) -> None:
+        """A rescale would change nothing."""
+        self._tell(f"no rescale ({target.words}): that is what there is")
+        topology_versions.answer(self._store.folder, target.request, done=True, words="to what there was already")
+
     def handled(self, event: events.Event, decided: Sequence[Decided]) -> None:
         """The coordinator has handled an event: a request that it ignored is looked at again, one given up answered.
 

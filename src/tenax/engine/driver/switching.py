@@ -65,6 +65,11 @@ def prepare(taken: TakenOver, target: Target, protection: Protection, places: Pl
     return Prepared(target, version, application, plan, pack(Shipped(application, places)))
 
 
+def changes_anything(present: TopologyVersion, version: TopologyVersion) -> bool:
+    """Whether a version differs from the present one in more than its number."""
+    return (present.parallelism, present.nodes) != (version.parallelism, version.nodes)
+
+
 def record(taken: TakenOver, order: Rescale, prepared: Prepared) -> Switched:
     """Make the version count: from here on every driver goes on with it."""
     version = prepared.version
