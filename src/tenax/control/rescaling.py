@@ -43,7 +43,7 @@ def rescale_asked(state: RunState, event: RescaleAsked) -> Learned:
         return Ignored("another rescale is under way")
     given: list[Decided] = [RescalePlanned(event.target)]
     if known is not None:
-        given.insert(0, RescaleGivenUp(known.target, f"{event.target.words} is wanted instead"))
+        given.insert(0, RescaleGivenUp(known.target, f"in its place is wanted: {event.target.words}"))
     rescaling = Rescaling(event.target, asked_s=state.checkpoints.seen_s)
     return replace(state, rescaling=rescaling, pending=(*state.pending, *given))
 
@@ -79,6 +79,14 @@ def is_switching(state: RunState) -> bool:
 def is_paused(state: RunState) -> bool:
     """Whether nothing new runs."""
     return state.rescaling is not None and state.rescaling.stage is not Stage.WAITING
+
+
+def ended(state: RunState) -> tuple[RunState, list[Decided]]:
+    """The run is over: what waited will not be done. Of a version that is being recorded nothing can be said."""
+    known = state.rescaling
+    if known is None or known.stage is Stage.SWITCHING or known.target.version is not None:
+        return state, []
+    return replace(state, rescaling=None), [RescaleGivenUp(known.target, "the run is ending")]
 
 
 def last_batch(state: RunState) -> int | None:
@@ -121,6 +129,8 @@ def _hindrance(run: Run, state: RunState, known: Rescaling) -> str | None:
     version = known.target.version
     if version is not None and state.finished < version.after:
         return f"the next version begins behind batch {version.after}"
+    if version is None and max(state.logs.published.values(), default=0) > state.finished:
+        return "batches are run again whose results are committed"  # they belong to the version that there is
     if state.outage is not None or not standing(run, state).healthy or state.placement.waiting:
         return "tasks are missing"
     if any(_is_elsewhere(state, number) for number in range(len(state.tasks))):
