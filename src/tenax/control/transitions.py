@@ -57,7 +57,7 @@ from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
-from tenax.control.rescaling import rescale_asked, rescale_failed
+from tenax.control.rescaling import is_paused, rescale_asked, rescale_failed
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, Phase, Rescaling, Results, Running, RunState
 from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Span, Version
@@ -124,13 +124,12 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         phase=Phase.RUNNING,
         epoch=event.epoch,
         nodes=event.nodes,
-        logs=replace(
-            state.logs, logged=event.logged, published=published, logging=event.logging, ended=event.ended
-        ),
+        logs=replace(state.logs, logged=event.logged, published=published, logging=event.logging, ended=event.ended),
         passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
         promises=replace(state.promises, retained_by=run.retain),
+        failures=replace(state.failures, gone=event.gone, outages=event.outages),
         load=event.load or state.load,
         sizes=event.sizes or state.sizes,
         rescaling=None if event.next_version is None else Rescaling(event.next_version),
@@ -140,11 +139,13 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         return failed(state, wrong)
     capacity = Capacity(run, state)
     try:
-        homes = first_places(run, capacity, in_use(run, state)).primaries
+        homes = first_places(run, capacity, in_use(run, state)).primaries if event.nodes else {}
     except TenaxError as error:
-        if not capacity.is_measured or any(node.slots is not None for node in event.nodes):
+        if not event.passes and (not capacity.is_measured or any(node.slots is not None for node in event.nodes)):
             return failed(state, str(error))
-        homes = {}  # by what an earlier driver has measured there is not room for all: the best queries come first
+        # By what an earlier driver has measured there is not room for all, or nodes were lost while this version was
+        # recorded: the best queries come first.
+        homes = {}
         state = replace(state, placement=replace(state.placement, due=True))
     tasks = tuple(
         TaskState(point, Copy(homes[point.task], point, stored=True) if homes else None, rebuild_points=known)
@@ -167,7 +168,7 @@ def _at_start(run: Run, cut: Cut) -> tuple[RestorePoint, ...]:
 
 def _wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collection[int]) -> str | None:
     """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
-    if not event.nodes:
+    if not event.nodes and not event.passes:
         return "a run needs at least one node, found none: add one"
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"
@@ -441,7 +442,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
         state = replace(state, failures=replace(state.failures, losses=0, alert=False))
         tasks = tuple(_trimmed(run, task, number, cut) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), cut)
-        state = begin_moves(run, state, cut)
+        state = state if is_paused(state) else begin_moves(run, state, cut)
     return state
 
 

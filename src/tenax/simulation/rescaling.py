@@ -14,10 +14,10 @@ from tenax.control.events import (
     Started,
     StopRequested,
 )
-from tenax.control.instructions import Decided, Instruction, RequestNodes, Rescale, RunPass, Stop
+from tenax.control.instructions import Decided, Instruction, RequestNodes, Rescale, RunPass, Stop, Wake
 from tenax.control.notices import RescaleGivenUp, RescalePlanned
+from tenax.control.rescaling import handed_over, is_switching
 from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Version
-from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target, TopologyVersion
 from tenax.simulation.driver import Driver
 from tenax.simulation.kernel import Steps
@@ -54,6 +54,7 @@ class RescalingDriver(Driver):
         self._began_s = 0.0
         self._wanted: Target | None = None
         self._passes: set[PassId] = set()
+        self._outages: dict[int, Coordinator] = {}
 
     def ask(self, target: Target) -> None:
         """As a person would, or the run itself."""
@@ -110,6 +111,10 @@ class RescalingDriver(Driver):
                 raise StoreMisused(f"every pass has a name of its own, found {instruction.pass_id} twice")
             case RunPass():
                 self._passes.add(instruction.pass_id)
+                super()._execute(instruction)
+            case Wake():
+                if self._outages.setdefault(instruction.outage, self.coordinator) is not self.coordinator:
+                    raise StoreMisused(f"every outage has a number of its own, found {instruction.outage} twice")
                 super()._execute(instruction)
             case _:
                 super()._execute(instruction)
@@ -182,20 +187,7 @@ class RescalingDriver(Driver):
         self.switches += 1
         self._wanted = None
         self._rounds.clear()
-        logs = before.logs
-        started = Started(
-            self.epoch,
-            nodes,
-            cut,
-            logs.logged,
-            self.versions.published,
-            passes=passes,
-            logging=logs.logging,
-            ended=logs.ended,
-            sizes=before.sizes,
-            next_version=self._recorded(),
-        )
-        self._tell(started)
+        self._tell(handed_over(before, order, cut, nodes, self.versions.published, self._recorded()))
         if before.wrap_up is not None:
             self._begin(self._report(StopRequested()))
 
@@ -218,7 +210,11 @@ class RescalingDriver(Driver):
         return self.versions.fetch(self.epoch, point)
 
     def _judge(self, _event: Event, decided: list[Decided]) -> None:
-        """Every rescale that was begun is done, or people are told that it will not be."""
+        """Every rescale that was begun is done, or people are told that it will not be.
+
+        Of one that is being recorded when the run ends nobody can tell: the next driver finds the version, or not.
+        """
+        state = self.coordinator.state
         for each in decided:
             match each:
                 case RescalePlanned():
@@ -230,7 +226,9 @@ class RescalingDriver(Driver):
                         raise StoreMisused(f"what is given up was wanted, found {each.target} for {self._wanted}")
                     self._wanted = None
                     self.given_up += 1
-                case Stop() if self._wanted is not None and each.resumable | (each.outcome == "finished"):
+                case Stop() if (
+                    self._wanted is not None and each.outcome is not Outcome.SUPERSEDED and not is_switching(state)
+                ):
                     raise StoreMisused(f"a rescale is done or given up before the end, found neither of {self._wanted}")
 
 
@@ -242,8 +240,3 @@ def initial(toy: KeyedToy) -> Cut:
 def is_whole(cut: Cut, batch: int) -> bool:
     """Whether a cut has the states of all tasks after one batch."""
     return all(isinstance(point, Version) and point.batch == batch for point in cut.points)
-
-
-def outputs_of(toy: KeyedToy, version: TopologyVersion) -> tuple[Task, ...]:
-    """The tasks that have results in a version."""
-    return toy.of_version(version).outputs

@@ -121,7 +121,11 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         for _ in range(random.randint(0, 6))
     }
     store = VersionedStore(toy.outputs, versions=[toy.version()]) if isinstance(toy, KeyedToy) else Store(toy.outputs)
-    pace = draws.rescales.choice([1.0, 1.0, 20.0])
+    pace, chances = 1.0, Chances()
+    if shape is Shape.RESCALED:
+        pace = draws.rescales.choice([1.0, 1.0, 20.0])
+        if draws.rescales.random() < 0.3:
+            chances, settings = Chances(pass_fails=0.25, other_fails=0.15), settings.but(storage_patience="5m")
     unrest: Unrest | None = None
 
     def next_fault() -> Fault | None:
@@ -170,6 +174,8 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
     load = None
+    if shape is Shape.RESCALED:
+        slots = random.choice([None, None, tight + 1, 2 * tight])
     if shape is Shape.SHORT:
         slots, settings = None, _with_limits(draws.loads, settings, nodes)
         load = VirtualLoad.drawn(draws.loads, toy, nodes, settings.cluster.node_limit)
@@ -185,7 +191,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         slots,
         settings.cluster.executors if load is not None else nodes,
         batches,
-        Chances(),
+        chances,
         next_fault,
         on_fault,
         on_stop,

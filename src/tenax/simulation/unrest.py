@@ -17,6 +17,7 @@ from tenax.simulation.keyed import MOST_TASKS, KeyedToy
 from tenax.simulation.rescaling import RescalingDriver
 
 ASKED = 1, 2, 3, 4
+EARLIEST_S = 2.0  # before that hardly any driver has begun
 TWICE = 0.3  # how often the same moment has a second one
 INTERFERES = 0.35  # how often something happens beside a step of a rescale
 ASKED_IN_NEED = 0.2  # how often a loss of nodes is a reason to rescale
@@ -42,7 +43,7 @@ class Unrest:
         """Ask now and then."""
         self.left = self.random.choice([0, 2, 4, 6])
         for _ in range(self.random.choice(ASKED)):
-            at_s = self.random.random() * self.batches
+            at_s = EARLIEST_S + self.random.random() * self.batches
             self.kernel.start(outside, self._ask(), at_s)
             if self.random.random() < TWICE:
                 self.kernel.start(outside, self._ask(), at_s + self.random.random() * 2.0)

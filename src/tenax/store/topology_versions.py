@@ -1,8 +1,8 @@
 """Versions of a run's topology, and requests for others, as a store keeps them: small records made by exclusive create.
 
-    versions/00000002.json        the second version; from then on every driver goes on with it
-    requests/00000001.json        somebody wants other numbers of tasks or nodes; numbered as they come
-    requests/00000001-done.json   what became of that
+versions/00000002.json        the second version; from then on every driver goes on with it
+requests/00000001.json        somebody wants other numbers of tasks or nodes; numbered as they come
+requests/00000001-done.json   what became of that
 """
 
 from __future__ import annotations
@@ -104,9 +104,7 @@ def answer(store: Path, number: int, done: bool, words: str) -> None:
     if not number:
         return
     try:
-        durable.create_exclusively(
-            store / REQUESTS / _done(number), records.encode({"done": done, "words": words})
-        )
+        durable.create_exclusively(store / REQUESTS / _done(number), records.encode({"done": done, "words": words}))
     except FileExistsError:
         return
 
@@ -145,8 +143,7 @@ def _version(path: Path) -> TopologyVersion:
     record = records.decode_object(durable.read_bytes(path), str(path))
     parallelism, nodes = _counts(record["parallelism"]), record["nodes"]
     tables = {
-        name: tuple(_table(path, name, table, parallelism))
-        for name, table in records.mapping(record["tables"]).items()
+        name: tuple(_table(path, name, table, parallelism)) for name, table in records.mapping(record["tables"]).items()
     }
     return TopologyVersion(
         records.integer(record, "number"),
