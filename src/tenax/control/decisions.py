@@ -39,7 +39,7 @@ from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.restores import takes_long
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
-from tenax.control.rescaling import is_paused, is_switching, last_batch, rescale
+from tenax.control.rescaling import ended, is_paused, is_switching, last_batch, rescale
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, LogRequest, Phase, Running, RunState
 from tenax.control.versions import PassId
@@ -75,7 +75,8 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
     cancelled: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     over = replace(state, phase=Phase.STOPPED, stop=stop, passes=replace(state.passes, live=None, round=None))
-    return settle(run, over) if over.tasks else over, [*cancelled, stop]
+    over, given_up = ended(over)
+    return settle(run, over) if over.tasks else over, [*cancelled, *given_up, stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:

@@ -30,7 +30,8 @@ class Started:
       has results.
     - `load` is what an earlier driver had measured when it stored that checkpoint.
     - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
-      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`.
+      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`. Nodes that are `gone`
+      never come back, and so many `outages` have been counted: what is under way may still tell of either.
     - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
@@ -45,6 +46,8 @@ class Started:
     ended: bool = False
     sizes: BatchSizes | None = None
     watch: Watch | None = None
+    gone: frozenset[str] = frozenset()
+    outages: int = 0
     next_version: Target | None = None
 
     @property

@@ -20,7 +20,7 @@ def at_start(run: Run, cut: Cut) -> tuple[RestorePoint, ...]:
 
 def wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collection[int]) -> str | None:
     """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
-    if not event.nodes:
+    if not event.nodes and not event.passes:
         return "a run needs at least one node, found none: add one"
     if event.epoch < 1:
         return f"epochs count from 1, found {event.epoch}: claim one on the store"

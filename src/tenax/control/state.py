@@ -296,17 +296,19 @@ class Stage(StrEnum):
 class Rescaling:
     """A rescale that is wanted or under way.
 
-    - `asked_s` is when the last pass had finished as it was asked for.
+    - `asked_s` is when the last pass had finished as it was asked for, or else when the first one has.
     - `attempt` and `faults` count how often recording the next version has failed, and was refused by the store.
     - `postponed` is what people were told last about why it waits.
+    - `begun` is how many passes had begun when the run paused: no other begins.
     """
 
     target: Target
     stage: Stage = Stage.WAITING
-    asked_s: float = 0.0
+    asked_s: float | None = None
     attempt: int = 1
     faults: int = 0
     postponed: str = ""
+    begun: int = 0
 
 
 @dataclass(frozen=True, slots=True)

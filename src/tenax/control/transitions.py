@@ -57,7 +57,7 @@ from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
-from tenax.control.rescaling import rescale_asked, rescale_failed
+from tenax.control.rescaling import is_paused, rescale_asked, rescale_failed
 from tenax.control.run import Run
 from tenax.control.starts import at_start, wrong_start
 from tenax.control.state import KEPT_CHECKPOINTS, Period, Phase, Rescaling, Results, Running, RunState
@@ -130,6 +130,7 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
         promises=replace(state.promises, retained_by=run.retain),
+        failures=replace(state.failures, gone=event.gone, outages=event.outages),
         load=event.load or state.load,
         sizes=event.sizes or state.sizes,
         period=Period(event.watch) if event.watch is not None else state.period,
@@ -140,11 +141,13 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         return failed(state, wrong)
     capacity = Capacity(run, state)
     try:
-        homes = first_places(run, capacity, in_use(run, state)).primaries
+        homes = first_places(run, capacity, in_use(run, state)).primaries if event.nodes else {}
     except TenaxError as error:
-        if not capacity.is_measured or any(node.slots is not None for node in event.nodes):
+        if not event.passes and (not capacity.is_measured or any(node.slots is not None for node in event.nodes)):
             return failed(state, str(error))
-        homes = {}  # by what an earlier driver has measured there is not room for all: the best queries come first
+        # By what an earlier driver has measured there is not room for all, or nodes were lost while this version was
+        # recorded: the best queries come first.
+        homes = {}
         state = replace(state, placement=replace(state.placement, due=True))
     tasks = tuple(
         TaskState(point, Copy(homes[point.task], point, stored=True) if homes else None, rebuild_points=known)
@@ -413,7 +416,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
         state = replace(state, failures=replace(state.failures, losses=0, alert=False))
         tasks = tuple(_trimmed(run, task, number, cut) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), cut)
-        state = begin_moves(run, state, cut)
+        state = state if is_paused(state) else begin_moves(run, state, cut)
     return state
 
 

@@ -272,7 +272,7 @@ class Driver:
             pool.submit(self._membership.release, leaving, len(nodes))
         if state.wrap_up is not None:
             self._events.put(events.StopRequested(state.wrap_up.reason))
-        return self._coordinator(), started(coordinator, before, self._taken, nodes)
+        return self._coordinator(), started(coordinator, before, self._taken, switched.order, nodes)
 
     def _record(self, kind: str, happening: Happening) -> None:
         """Write down what happens, with the narrator's words where it has some."""

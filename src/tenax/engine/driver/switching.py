@@ -13,6 +13,7 @@ from tenax.application.scaling import next_version, rescaled, scaling_groups
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Rescale
+from tenax.control.rescaling import handed_over
 from tenax.control.versions import PassId
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.resuming import TakenOver
@@ -100,7 +101,7 @@ def begun(taken: TakenOver, switched: Switched) -> TakenOver:
         version=prepared.version,
         known=known,
         ordering=ordering,
-        checkpoint=cut if cut.number else None,
+        checkpoint=cut,
         run_id=run_id,
         begun=order.passes + 1,
     )
@@ -127,24 +128,15 @@ def as_recorded(before: TakenOver, now: TakenOver) -> dict[str, Json]:
     }
 
 
-def started(coordinator: Coordinator, before: TakenOver, now: TakenOver, nodes: tuple[Node, ...]) -> events.Started:
+def started(
+    coordinator: Coordinator, before: TakenOver, now: TakenOver, order: Rescale, nodes: tuple[Node, ...]
+) -> events.Started:
     """What the next coordinator begins with: all that the one before it knew of logs and load."""
-    state = coordinator.state
+    state, cut = coordinator.state, now.checkpoint
+    assert cut is not None, "a version begins from a cut"
     load = shared_load(state.load, before.application, now.application) if state.load.batches else None
-    return events.Started(
-        now.store.epoch,
-        nodes,
-        now.checkpoint,
-        state.logs.logged,
-        dict(now.publisher.published),
-        load,
-        passes=now.begun,
-        logging=state.logs.logging,
-        ended=state.logs.ended,
-        sizes=state.sizes,
-        watch=state.period.watch,
-        next_version=now.next_version,
-    )
+    begins = handed_over(state, order, cut, nodes, dict(now.publisher.published), now.next_version)
+    return replace(begins, load=load, watch=state.period.watch)
 
 
 def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
