@@ -14,7 +14,7 @@ from tenax.control.events import (
     Started,
     StopRequested,
 )
-from tenax.control.instructions import Decided, Instruction, RequestNodes, Rescale, RunPass, Stop, Wake
+from tenax.control.instructions import Decided, Instruction, Outcome, RequestNodes, Rescale, RunPass, Stop, Wake
 from tenax.control.notices import RescaleGivenUp, RescalePlanned
 from tenax.control.rescaling import handed_over, is_switching
 from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Version

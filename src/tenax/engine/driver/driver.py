@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tenax.application.application import Application, check_rebuilt
+from tenax.application.handover import with_handover
 from tenax.application.rehearsal import has_batches, rehearse
 from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
@@ -83,6 +84,7 @@ class Driver:
         plan: Protected | None = None,
         place: Place | None = None,
     ) -> None:
+        settings = with_handover(application, settings)
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.protection)
         if session is None and settings.cluster.master is not None:

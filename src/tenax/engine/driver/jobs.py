@@ -72,7 +72,7 @@ class JobRunner:
         self._shipped_before: Broadcast[bytes] | None = None
 
     def ship(self, shipped: Broadcast[bytes]) -> None:
-        """Run what was sent now from now on; no pass runs meanwhile, but a new node may still fetch what came before."""
+        """Run what was sent now from now on; no pass runs meanwhile, but a new node may still fetch what was before."""
         if self._shipped_before is not None:
             self._shipped_before.unpersist()
         self._shipped_before, self.shipped = self.shipped, shipped
