@@ -75,8 +75,7 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
     cancelled: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     over = replace(state, phase=Phase.STOPPED, stop=stop, passes=replace(state.passes, live=None, round=None))
-    over, given_up = ended(over)
-    return settle(run, over) if over.tasks else over, [*cancelled, *given_up, stop]
+    return settle(run, over) if over.tasks else over, [*cancelled, *ended(state, stop), stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from tenax.control.checkpoints.strategies import next_number
 from tenax.control.copies import TaskState
 from tenax.control.events import RescaleAsked, RescaleFailed, Started
-from tenax.control.instructions import Decided, RequestNodes, Rescale, StoreCheckpoint
+from tenax.control.instructions import Decided, Outcome, RequestNodes, Rescale, Stop, StoreCheckpoint
 from tenax.control.learned import Ignored, Learned, failed
 from tenax.control.notices import RescaleGivenUp, RescalePlanned, RescalePostponed
 from tenax.control.recovery.pauses import given_up, has_patience, pause_s
@@ -118,12 +118,15 @@ def is_paused(state: RunState) -> bool:
     return state.rescaling is not None and state.rescaling.stage is not Stage.WAITING
 
 
-def ended(state: RunState) -> tuple[RunState, list[Decided]]:
-    """The run is over: what waited will not be done. Of a version that is being recorded nothing can be said."""
+def ended(state: RunState, stop: Stop) -> list[Decided]:
+    """The run is over: what waited will not be done.
+
+    Of a version that is being recorded nothing can be said, and for a driver that was replaced another one speaks.
+    """
     known = state.rescaling
     if known is None or known.stage is Stage.SWITCHING or known.target.version is not None:
-        return state, []
-    return replace(state, rescaling=None), [RescaleGivenUp(known.target, "the run is ending")]
+        return []
+    return [] if stop.outcome is Outcome.SUPERSEDED else [RescaleGivenUp(known.target, "the run is ending")]
 
 
 def last_batch(state: RunState) -> int | None:

@@ -212,7 +212,8 @@ class RescalingDriver(Driver):
     def _judge(self, _event: Event, decided: list[Decided]) -> None:
         """Every rescale that was begun is done, or people are told that it will not be.
 
-        Of one that is being recorded when the run ends nobody can tell: the next driver finds the version, or not.
+        Of one that is being recorded when the run ends nobody can tell: the next driver finds the version, or not. A
+        driver that was replaced has nothing to say.
         """
         state = self.coordinator.state
         for each in decided:
@@ -226,9 +227,9 @@ class RescalingDriver(Driver):
                         raise StoreMisused(f"what is given up was wanted, found {each.target} for {self._wanted}")
                     self._wanted = None
                     self.given_up += 1
-                case Stop() if (
-                    self._wanted is not None and each.outcome is not Outcome.SUPERSEDED and not is_switching(state)
-                ):
+                case Stop(outcome=Outcome.SUPERSEDED):
+                    pass
+                case Stop() if self._wanted is not None and not is_switching(state):
                     raise StoreMisused(f"a rescale is done or given up before the end, found neither of {self._wanted}")
 
 
