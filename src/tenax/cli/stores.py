@@ -111,8 +111,8 @@ def inspect_command(
         out.print(render.table(title, columns, load_rows(load, tasks)))
     if len(versions) > 1:
         out.print()
-        columns = ("version", "after batch", "what", "why")
-        out.print(render.table("Versions of the topology", columns, version_rows(versions)))
+        heads = ("version", "after batch", "what", "why")
+        out.print(render.table("Versions of the topology", heads, version_rows(versions)))
     if changes:
         out.print()
         changed = [
