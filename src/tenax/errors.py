@@ -26,6 +26,7 @@ A message is one line: the rule, the value found, the remedy.
     ├── ConflictingResults  a result was committed before with other rows, or a folder belongs to another run
     ├── BrokenContract      a source, sink or computation of a user's does not keep a rule of its contract
     ├── RunFailed           a run ended because it could not go on
+    ├── RescaleRefused      a running driver did not do the rescale that was asked for
     ├── Superseded          a newer driver has taken the store of a run over
     └── ClusterFailed       Spark cannot be started, or does not give the nodes that were asked for
         └── StartStopped    a stop was asked for while Spark started
@@ -134,6 +135,10 @@ class RunFailed(TenaxError):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+class RescaleRefused(TenaxError):
+    """A running driver did not do the rescale that was asked for."""
 
 
 class Superseded(TenaxError):

@@ -63,7 +63,7 @@ NAMES = [
     "tweets",
 ]
 TESTING = ["BrokenContract", "ComputationCheck", "check_computation", "check_sink", "check_source", "run"]
-TOPOLOGY = ["build", "protect", "source"]
+TOPOLOGY = ["build", "elastic", "protect", "source"]
 STREAM = ["apply", "filter", "join", "key_by", "map", "output", "select", "top", "union", "window", "with_columns"]
 
 

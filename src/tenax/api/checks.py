@@ -31,6 +31,19 @@ def count(what: str, given: object) -> None:
         raise InvalidRequest(f"{what} is a whole number of at least 1, found {shown(given)}: write 1 or more")
 
 
+def parallelism(what: str, given: object) -> tuple[int, int]:
+    """How many tasks an operator has at first and at most: one number, or the fewest and the most as a pair."""
+    if not isinstance(given, tuple):
+        count(what, given)
+        assert isinstance(given, int)
+        return given, given
+    if len(given) != 2 or not all(type(each) is int and each >= 1 for each in given) or given[0] > given[1]:
+        raise InvalidRequest(
+            f"{what} is a whole number of at least 1, or the fewest and the most, found {shown(given)}: write (1, 16)"
+        )
+    return given
+
+
 def source(operator: str, given: object) -> None:
     """Where rows come from; one of a user's own says what everybody asks of it."""
     if isinstance(given, Source):

@@ -188,7 +188,7 @@ def _ran(
     from tenax.takeover.admission import admitted
 
     began_s = time.monotonic()
-    settings = Settings(protection=application.protection).but(**given)
+    settings = Settings(protection=application.protection, elastic=application.elastic).but(**given)
     plan = planned(application.topology, settings.protection)
     check_rebuilt(application, settings.protection)
     if settings.start.drain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,6 +12,8 @@ from typing import Any, get_overloads, overload
 import polars as pl
 
 from tenax.api import arguments, checks
+from tenax.api.partitioning import partitioning
+from tenax.api.places import calling_line
 from tenax.application.application import Application, late_output
 from tenax.application.collisions import check_collisions
 from tenax.application.schemas import Parts, derived
@@ -20,9 +22,10 @@ from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology, TenaxError
 from tenax.model import topology as model
 from tenax.model.durations import Span, as_text
+from tenax.model.elasticity import Elasticity
 from tenax.model.options import options_of
 from tenax.model.protection import OperatorProtection, Protection
-from tenax.model.topology import Input, Operator, Output, Partitioning, suggestion
+from tenax.model.topology import Input, Operator, Output, suggestion
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW, WINDOW_END
 from tenax.operators.join import join
@@ -33,6 +36,7 @@ from tenax.operators.windows import check_lengths, windows
 
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 SchemaType = pl.DataType | type[pl.DataType]
+Parallelism = int | tuple[int, int]  # of an operator; or the fewest tasks, with which it begins, and the most
 
 
 class Topology:
@@ -52,6 +56,8 @@ class Topology:
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
         self._paired: set[tuple[str, str]] = set()
         self._protection = Protection()
+        self._elastic = Elasticity()
+        self._bounds: dict[str, tuple[int, int]] = {}
         self._single: list[dict[str, dict[str, str]]] = []
         self._places: dict[str, str] = {}
         self._schemas: dict[str, pl.Schema] = {}
@@ -120,6 +126,20 @@ class Topology:
             protection = protection.but(**said)
         self._protection = protection
 
+    def elastic(
+        self,
+        *,
+        policy: str = "rates",
+        target: float = 0.7,
+        nodes: tuple[int, int] = (2, 8),
+        cycles: int = 2,
+        period: Span = "10s",
+        cooldown: Span = "60s",
+        handover: str = "checkpoint",
+    ) -> None:
+        """Let operators split and merge, and nodes come and go, with the load; docs/running.md explains each word."""
+        self._elastic = Elasticity(True, policy, target, nodes, cycles, period, cooldown, handover)
+
     def build(self) -> Application:
         """The application: the checked topology with everything that runs in it.
 
@@ -138,7 +158,9 @@ class Topology:
             self._protection,
             self._places,
             self._derived(),
-            frozenset(self._paired),
+            self._elastic,
+            self._bounds,
+            paired=frozenset(self._paired),
         )
 
     def __repr__(self) -> str:
@@ -168,14 +190,14 @@ class Topology:
         if operator.name in self._sinks:
             raise InvalidTopology(f"the late rows of a source are called {operator.name!r}: rename this operator")
         self._operators[operator.name] = operator
-        self._places[operator.name] = _calling_line()
+        self._places[operator.name] = calling_line(__name__)
 
     def _add_computation(
         self,
         verb: str,
         name: str | None,
         computation: Computation,
-        parallelism: int,
+        parallelism: Parallelism,
         inputs: Sequence[Stream],
         *,
         follows: bool = False,
@@ -186,40 +208,26 @@ class Topology:
         """
         chosen = self._unused(verb) if name is None else name
         checks.name("operator", chosen)
-        checks.count(f"the parallelism of operator {chosen!r}", parallelism)
+        tasks, _ = checks.parallelism(f"the parallelism of operator {chosen!r}", parallelism)
         read = []
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            partitioning = self._partitioning(chosen, stream, parallelism)
-            read.append(Input(stream.operator, partitioning))
+            how, alike = partitioning(chosen, stream.parallelism, tasks, stream.keys, stream.shared)
+            read.append(Input(stream.operator, how))
             self._keys[stream.operator, chosen] = stream.keys
-            alike = stream.keys == stream.shared if stream.keys else follows or parallelism > 1
-            if partitioning is Partitioning.ONE_TO_ONE and alike:
+            if alike or (follows and not stream.keys):
                 self._paired.add((stream.operator, chosen))
         joins = len(inputs) > 1 and computation.correlated
-        self._add(Operator(chosen, parallelism, tuple(read), correlated=joins))
+        self._add(Operator(chosen, tasks, tuple(read), correlated=joins))
+        if isinstance(parallelism, tuple):
+            self._bounds[chosen] = parallelism
         self._computations[chosen] = computation
         return chosen
 
-    def _partitioning(self, name: str, stream: Stream, parallelism: int) -> Partitioning:
-        producers = self._operators[stream.operator].parallelism
-        if producers == parallelism and stream.keys == stream.shared:
-            return Partitioning.ONE_TO_ONE
-        if stream.keys or 1 in (producers, parallelism):
-            return Partitioning.FULL if (producers, parallelism) != (1, 1) else Partitioning.ONE_TO_ONE
-        if producers == parallelism:
-            return Partitioning.ONE_TO_ONE
-        raise InvalidTopology(
-            f"operator {name!r}: rows of {producers} tasks are spread over {parallelism} by key, found none: "
-            "use key_by(...) before it"
-        )
-
     def _unused(self, verb: str) -> str:
-        number = 1
-        while f"{verb}-{number}" in self._operators:
-            number += 1
-        return f"{verb}-{number}"
+        names = (f"{verb}-{number}" for number in itertools.count(1))
+        return next(name for name in names if name not in self._operators)
 
 
 # What editors and notebooks show: the settings for the whole topology.
@@ -313,7 +321,7 @@ class Stream:
         return Windowed(self, size, step)
 
     def join(
-        self, other: Stream, *, on: Sequence[str], parallelism: int | None = None, name: str | None = None
+        self, other: Stream, *, on: Sequence[str], parallelism: Parallelism | None = None, name: str | None = None
     ) -> Stream:
         """Rows of two window streams that agree in these columns; "window" stands for the window itself."""
         _check_streams("join", (other,))
@@ -323,10 +331,10 @@ class Stream:
         keys = tuple(column for column in on if column != "window")
         streams = (replace(self, keys=keys), replace(other, keys=keys))
         tasks = self.parallelism if parallelism is None else parallelism
-        checks.count("the parallelism of a join", tasks)
-        if not keys and tasks > 1:
+        _, most = checks.parallelism("the parallelism of a join", tasks)
+        if not keys and most > 1:
             raise InvalidTopology(
-                f"rows that are joined meet in one task, found {tasks} tasks and no key beside the window: "
+                f"rows that are joined meet in one task, found {most} tasks and no key beside the window: "
                 "add a column to on, or use parallelism=1"
             )
         operator = self.topology._add_computation("join", name, join(on), tasks, streams)
@@ -338,7 +346,7 @@ class Stream:
         checks.column("by", by)
         self._check_windowed("top")
         local = replace(self, keys=())
-        if self.parallelism > 1:
+        if self.parallelism > 1 or self.topology._bounds.get(self.operator, (1, 1))[1] > 1:  # at any time
             local = Stream(self.topology, self._followed("top-local", None, top(count, by)), WINDOW_END)
         operator = self.topology._add_computation("top", name, top(count, by), 1, (local,))
         return Stream(self.topology, operator, WINDOW_END)
@@ -347,7 +355,7 @@ class Stream:
         self,
         computation: Computation,
         *,
-        parallelism: int | None = None,
+        parallelism: Parallelism | None = None,
         time: str | None = None,
         name: str | None = None,
     ) -> Stream:
@@ -432,7 +440,7 @@ class Windowed:
     def aggregate(
         self,
         *aggregates: pl.Expr | Sequence[pl.Expr],
-        parallelism: int | None = None,
+        parallelism: Parallelism | None = None,
         name: str | None = None,
         **named: pl.Expr,
     ) -> Stream:
@@ -444,8 +452,8 @@ class Windowed:
         expressions = arguments.expressions("aggregate", aggregates, named, example="pl.col('speed').mean()")
         stream = self.stream
         tasks = stream.parallelism if parallelism is None else parallelism
-        checks.count("the parallelism of a window", tasks)
-        if not stream.keys and tasks > 1:
+        _, most = checks.parallelism("the parallelism of a window", tasks)
+        if not stream.keys and most > 1:
             raise InvalidTopology("windows of several tasks need keys, found none: use key_by(...) or parallelism=1")
         computation = windows(stream.time, stream.keys, self.length, self.every, expressions)
         operator = stream.topology._add_computation("window", name, computation, tasks, (stream,))
@@ -456,7 +464,7 @@ def apply(
     streams: Sequence[Stream],
     computation: Computation,
     *,
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     time: str | None = None,
     name: str | None = None,
 ) -> Stream:
@@ -490,11 +498,3 @@ def _check_streams(verb: str, given: Sequence[object]) -> None:
         if not isinstance(other, Stream):
             remedy = "aggregate it first" if isinstance(other, Windowed) else "pass what a source or operator gives"
             raise InvalidRequest(f"{verb} takes streams, found {checks.shown(other)}: {remedy}")
-
-
-def _calling_line() -> str:
-    """The file and line of the user's that called into this module."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:  # ends with the outermost frame
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}, line {frame.f_lineno}"

@@ -11,6 +11,7 @@ from tenax.application.fingerprints import fingerprint
 from tenax.connectors.sink import Sink
 from tenax.connectors.source import Source
 from tenax.errors import InvalidRequest, InvalidTopology
+from tenax.model.elasticity import Elasticity
 from tenax.model.protection import Protection, Strategy
 from tenax.model.topology import Topology
 from tenax.model.topology_versions import Table
@@ -31,6 +32,8 @@ class Application:
     - `sinks` are by output operator, and by `late_output(source)` where late rows are kept.
     - `keys` are the columns by which an operator's input is spread over its tasks, for each (producer, consumer).
     - `protection` may change from one run on a store to the next; of all else `fingerprint` tells what has changed.
+    - `elastic` says how tasks and nodes follow the load, `bounds` the fewest and the most tasks of the operators that
+      name them; both may change like `protection`.
     - `places` are the lines of the user's file that made the operators, for messages.
     - `schemas` are the columns that each operator gives, derived by `with_schemas`; of what lies behind a source that
       cannot tell its columns yet there are none.
@@ -48,6 +51,8 @@ class Application:
     protection: Protection = field(default_factory=Protection)
     places: Mapping[str, str] = field(default_factory=dict)
     schemas: Mapping[str, pl.Schema] = field(default_factory=dict)
+    elastic: Elasticity = field(default_factory=Elasticity)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     paired: frozenset[tuple[str, str]] = frozenset()
     tables: Mapping[str, Table] = field(default_factory=dict)
 

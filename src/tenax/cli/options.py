@@ -117,7 +117,7 @@ def command_line(settings: Settings, base: Settings) -> list[str]:
         elif isinstance(value, Mapping):
             words += [flag(word), ",".join(f"{name}={each}" for name, each in value.items())]
         else:
-            words += [flag(word), ",".join(value) if isinstance(value, tuple) else str(value)]
+            words += [flag(word), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     single = settings.protection.checkpoints
     if single != base.protection.checkpoints:
         words += [
@@ -153,7 +153,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple | Mapping):
-        return ", ".join(value)
+        return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 

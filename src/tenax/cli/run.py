@@ -68,7 +68,9 @@ def run_command(
     from tenax.takeover.admission import admitted
 
     application = load_application(file, name_values(options or []))
-    settings = given.over(Settings(protection=application.protection), application.topology)
+    settings = given.over(
+        Settings(protection=application.protection, elastic=application.elastic), application.topology
+    )
     plan = planned(application.topology, settings.protection)
     check_rebuilt(application, settings.protection)
     if settings.start.drain:

@@ -128,6 +128,26 @@ def count(least: int = 1) -> Kind:
     return Kind(f"a whole number of at least {least}", "N", kept, _number_or_text, schema=whole)
 
 
+def pair(least: int = 1) -> Kind:
+    """Two whole numbers, the fewest and the most of something; written 2..8 on the command line."""
+
+    def kept(value: object) -> object:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise ValueError
+        fewest, most = (count(least).kept(each) for each in value)
+        if fewest > most:  # type: ignore[operator]  # both are whole numbers
+            raise ValueError
+        return fewest, most
+
+    def parsed(text: str) -> object:
+        parts = text.replace("..", ",").split(",")
+        return tuple(_number_or_text(part.strip()) for part in parts)
+
+    two = {"type": "array", "items": count(least).schema, "minItems": 2, "maxItems": 2}
+    rule = f"two whole numbers of at least {least}, the first not above the second"
+    return Kind(rule, "N..N", kept, parsed, "write [2, 8], or 2..8 as an option", schema=two)
+
+
 def number(least: float, most: float) -> Kind:
     """A number between two others."""
 

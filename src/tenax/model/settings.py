@@ -6,10 +6,11 @@
     Bounds           how much is under way at a time, how long      [bounds]             file, options
     Batches          what a batch takes in                          [batches]            file, options
     ClusterSettings  the nodes that the run asks for                [cluster]            file, options
+    Elasticity       how tasks and nodes follow the load            [elastic]            application, file, options
     Start            what one start of a run does beside going on   [start]              options
 
-`Settings` has one of each. Whatever else speaks of settings (`topology.protect`, options of commands, settings files,
-the table in docs/running.md, the JSON of a run) derives from these declarations.
+`Settings` has one of each. Whatever else speaks of settings (`topology.protect` and `elastic`, options of commands,
+settings files, the table in docs/running.md, the JSON of a run) derives from these declarations.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from tenax.errors import InvalidRequest
 from tenax.model.cluster import Node
 from tenax.model.durations import Span, seconds
+from tenax.model.elasticity import Elasticity
 from tenax.model.options import (
     Option,
     check_fields,
@@ -259,6 +261,7 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
     batches: Batches = field(default_factory=Batches)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    elastic: Elasticity = field(default_factory=Elasticity)
     start: Start = field(default_factory=Start)
 
     @classmethod
@@ -321,6 +324,7 @@ RECORDS: Mapping[str, type[Any]] = {
     "bounds": Bounds,
     "batches": Batches,
     "cluster": ClusterSettings,
+    "elastic": Elasticity,
     "start": Start,
 }
 """The record of every concern."""

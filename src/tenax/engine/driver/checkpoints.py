@@ -20,6 +20,7 @@ from tenax.engine.worker.orders import UploadOrder
 from tenax.model.tasks import Task
 from tenax.store import cuts
 from tenax.store.checkpoints import Checkpoint, StoredSegment
+from tenax.store.topology_versions import VERSION
 from tenax.takeover.changes import NOTED
 
 Segments = Mapping[Task, tuple[StoredSegment, ...]]
@@ -70,6 +71,7 @@ class Checkpoints:
         store = self._run.store
         positions = self._run.planner.batch(cut.newest_batch).positions
         notes = {**cuts.to_record(cut), **self._run.ordering.notes(cut), NOTED: len(store.changes)}
+        notes[VERSION] = self._run.version.number
         if instruction.load is not None:
             notes[LOAD] = instruction.load.to_data()
         store.commit_checkpoint(Checkpoint(cut.number, store.epoch, segments, positions, notes, cut.oldest_batch))
