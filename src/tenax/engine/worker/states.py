@@ -20,7 +20,6 @@ from tenax.engine.worker.versions import (
     Pieces,
     Segment,
     file_name,
-    is_whole,
     read_index,
     segment_bytes,
     stored_index,
@@ -104,7 +103,8 @@ class States:
             for name in held_state.state
             if name in held_state.index
         }
-        if splits_itself(computation) and any(piece.origin for pieces in index.values() for piece in pieces):
+        rescaled = any(piece.origin for pieces in index.values() for piece in pieces)
+        if rescaled and splits_itself(computation):
             pieces_of = {name: self._pieces(folder, name, pieces) for name, pieces in index.items()}
             return self._remember(Held(version, rescaling.merged(computation, keys, pieces_of), {}))
         state: dict[str, pl.DataFrame] = {}
@@ -114,7 +114,7 @@ class States:
                 rows = rescaling.segment(computation, keys, name, self._pieces(folder, name, pieces))
             if rows is not None:
                 state[name] = rows
-        if not all(map(is_whole, index.values())):
+        if rescaled:
             rescaling.check_level(computation, state)
         return self._remember(Held(version, state, index))
 
