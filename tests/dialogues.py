@@ -28,6 +28,7 @@ from tenax.control.instructions import (
     PlanReplicas,
     Publish,
     RequestNodes,
+    Rescale,
     RunPass,
     Step,
     Stop,
@@ -35,12 +36,17 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.narrator import sentence
 from tenax.control.notices import (
     BackupsMoved,
+    LoadJudged,
     PromiseMeasured,
     RecoveryBegun,
     ReplicaPromoted,
     ReplicasMoved,
+    RescaleGivenUp,
+    RescalePlanned,
+    RescalePostponed,
     RolledBack,
     TasksMoved,
 )
@@ -269,6 +275,10 @@ def lines(each: Decided) -> list[str]:
             return [f"move replicas from {_names(each.before)} to {_names(each.after)}: {each.reason}"]
         case RequestNodes():
             return [f"request {each.count} nodes"]
+        case Rescale():
+            return [f"rescale {each.cut.number}: {each.target.words}{_again(each.attempt)}"]
+        case RescalePlanned() | RescalePostponed() | RescaleGivenUp() | LoadJudged():
+            return [sentence(each) or ""]
         case Wake():
             return [f"wake after {each.after_s:g} s, outage {each.outage}"]
         case Stop():

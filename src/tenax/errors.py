@@ -22,9 +22,11 @@ A message is one line: the rule, the value found, the remedy.
     ├── UnsuitableStore     a store is of other code, topology or format, or its files cannot be created exclusively
     ├── DamagedStore        a stored file is missing, or its size or checksum differs
     ├── EpochLost           a newer driver has taken over; this one must stop
+    ├── StatesDiffer        states of several tasks that become one contradict each other
     ├── ConflictingResults  a result was committed before with other rows, or a folder belongs to another run
     ├── BrokenContract      a source, sink or computation of a user's does not keep a rule of its contract
     ├── RunFailed           a run ended because it could not go on
+    ├── RescaleRefused      a running driver did not do the rescale that was asked for
     ├── Superseded          a newer driver has taken the store of a run over
     └── ClusterFailed       Spark cannot be started, or does not give the nodes that were asked for
         └── StartStopped    a stop was asked for while Spark started
@@ -107,6 +109,10 @@ class DamagedStore(TenaxError):
     """A stored file is missing, or its size or checksum differs."""
 
 
+class StatesDiffer(TenaxError):
+    """States of several tasks that become one contradict each other."""
+
+
 class EpochLost(TenaxError):
     """A newer driver has taken over."""
 
@@ -129,6 +135,10 @@ class RunFailed(TenaxError):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+class RescaleRefused(TenaxError):
+    """A running driver did not do the rescale that was asked for."""
 
 
 class Superseded(TenaxError):

@@ -20,9 +20,9 @@ from tenax.control.coordinator import Coordinator
 from tenax.engine.costs import Costs
 from tenax.engine.queries import Interval
 from tenax.engine.worker.orders import Report
-from tenax.engine.worker.retained import RETAINED
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.store.checkpoints import RETAINED
 from tenax_lab.lab import WHAT, Row
 
 if TYPE_CHECKING:

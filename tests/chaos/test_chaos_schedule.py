@@ -17,6 +17,7 @@ from tenax.chaos.schedule import (
     check,
     check_tasks,
     parse_fault,
+    random_rescales,
     random_schedule,
 )
 from tenax.engine.driver import Driver
@@ -123,7 +124,7 @@ def test_a_seed_gives_the_same_schedule_and_seeds_give_all_kinds_of_faults() -> 
     assert drawn == [random_schedule(seed, 4, 2, within=20) for seed in range(200)]
     kinds = {fault.kind for schedule in drawn for fault in schedule}
     whats = {fault.what for schedule in drawn for fault in schedule}
-    assert kinds == set(Kind)
+    assert kinds == set(Kind) - {Kind.RESCALE}  # drawn apart, see below
     assert {"1", "2", "all", "rack1", "rack2"} <= whats
     spared = [random_schedule(seed, 4, 2, within=20, driver=False) for seed in range(200)]
     assert all(fault.kind is not Kind.DRIVER for schedule in spared for fault in schedule)
@@ -135,3 +136,19 @@ def test_a_fault_that_is_due_when_a_driver_follows_another_waits_until_that_one_
     injector = Injector(cast(Session, None), 4, schedule, Recorder(), earlier)
     injector.look(cast(Driver, None))  # neither has anything to offer yet
     assert injector.unreached == schedule
+
+
+def test_random_rescales_are_drawn_apart_from_faults_and_can_be_written() -> None:
+    drawn = [random_rescales(seed, ["sums", "best"], 3, 20, 4) for seed in range(50)]
+    assert drawn == [random_rescales(seed, ["sums", "best"], 3, 20, 4) for seed in range(50)]
+    for fault in (fault for schedule in drawn for fault in schedule):
+        assert parse_fault(Kind.RESCALE, str(fault).removeprefix("--rescale ")) == fault
+        assert set(fault.target.parallelism) <= {"sums", "best"}
+        assert 1 <= fault.when.amount <= 18
+    assert random_rescales(1, [], 3, 20, 4) == ()
+
+
+@pytest.mark.parametrize("text", ["speed@10s", "speed=0@10s", "speed=4", "=4@10s", "speed=x@10s"])
+def test_a_rescale_that_says_nothing_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="a rescale is written"):
+        parse_fault(Kind.RESCALE, text)

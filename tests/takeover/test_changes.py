@@ -453,11 +453,16 @@ def test_a_source_may_end_that_has_followed_its_folder(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("changed", [{"parallelism": 4}, {"name": "other"}])
-def test_another_shape_is_refused_in_one_line(tmp_path: Path, changed: Mapping[str, object]) -> None:
+def test_other_numbers_of_tasks_are_told_and_admitted(tmp_path: Path) -> None:
     store = left(tmp_path, application(tmp_path))
-    other = application(tmp_path, parallelism=4)
-    assert "operator 'window': parallelism was 2, is 4" in refusal(store, other, "window")
+    changes = examined(store, application(tmp_path, parallelism=4))
+    assert changes.rescaled["window"] == (2, 4)
+    assert "operator 'window' is to have 4 tasks, has had 2" in changes.words
+    assert not changes.concerns_states
+
+
+def test_another_shape_is_refused_in_one_line(tmp_path: Path) -> None:
+    store = left(tmp_path, application(tmp_path))
     topology = Topology("t")
     topology.source("rows", elements()).output("means", parquet(tmp_path / "means"))
     assert "operator 'keyed' is gone" in refusal(store, topology.build())

@@ -16,6 +16,7 @@ from tenax.control.recovery.failures import OperatorRaised
 from tenax.engine.observer import Observer
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
+from tenax.model.topology_versions import TopologyVersion
 
 SAY_EVERY_S = 5.0  # how far a run is; not more often, whatever it does
 
@@ -33,6 +34,10 @@ class Progress(Observer):
         self.batches = self.rows = 0
         self.trace = ""
         """Of the user's code that ended the run."""
+
+    def begun(self, application: Application, version: TopologyVersion) -> None:  # noqa: ARG002
+        """The tasks are those of a version of the topology from now on."""
+        self._operator_of = TaskGraph(application.topology).operator_of
 
     def said(self, message: str) -> None:
         """Something happened that a user should know."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import Any, get_overloads, overload
 import polars as pl
 
 from tenax.api import arguments, checks
+from tenax.api.partitioning import partitioning
 from tenax.api.places import calling_line
 from tenax.application.application import Application, late_output
 from tenax.application.collisions import check_collisions
@@ -23,7 +25,7 @@ from tenax.model.durations import Span, as_text
 from tenax.model.elasticity import Elasticity
 from tenax.model.options import options_of
 from tenax.model.protection import OperatorProtection, Protection
-from tenax.model.topology import Input, Operator, Output, Partitioning, suggestion
+from tenax.model.topology import Input, Operator, Output, suggestion
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW, WINDOW_END
 from tenax.operators.join import join
@@ -52,6 +54,7 @@ class Topology:
         self._computations: dict[str, Computation] = {}
         self._sinks: dict[str, Sink] = {}
         self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._paired: set[tuple[str, str]] = set()
         self._protection = Protection()
         self._elastic = Elasticity()
         self._bounds: dict[str, tuple[int, int]] = {}
@@ -157,6 +160,7 @@ class Topology:
             self._derived(),
             self._elastic,
             self._bounds,
+            paired=frozenset(self._paired),
         )
 
     def __repr__(self) -> str:
@@ -189,9 +193,19 @@ class Topology:
         self._places[operator.name] = calling_line(__name__)
 
     def _add_computation(
-        self, verb: str, name: str | None, computation: Computation, parallelism: Parallelism, inputs: Sequence[Stream]
+        self,
+        verb: str,
+        name: str | None,
+        computation: Computation,
+        parallelism: Parallelism,
+        inputs: Sequence[Stream],
+        *,
+        follows: bool = False,
     ) -> str:
-        """A new operator that reads these streams: task by task where the tasks match, by key or all together else."""
+        """A new operator that reads these streams: task by task where the tasks match, by key or all together else.
+
+        One that `follows` has as many tasks as its input by nature: whatever is one task now, it is its partner.
+        """
         chosen = self._unused(verb) if name is None else name
         checks.name("operator", chosen)
         tasks, _ = checks.parallelism(f"the parallelism of operator {chosen!r}", parallelism)
@@ -199,8 +213,11 @@ class Topology:
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            read.append(Input(stream.operator, self._partitioning(chosen, stream, tasks)))
+            how, alike = partitioning(chosen, stream.parallelism, tasks, stream.keys, stream.shared)
+            read.append(Input(stream.operator, how))
             self._keys[stream.operator, chosen] = stream.keys
+            if alike or (follows and not stream.keys):
+                self._paired.add((stream.operator, chosen))
         joins = len(inputs) > 1 and computation.correlated
         self._add(Operator(chosen, tasks, tuple(read), correlated=joins))
         if isinstance(parallelism, tuple):
@@ -208,24 +225,9 @@ class Topology:
         self._computations[chosen] = computation
         return chosen
 
-    def _partitioning(self, name: str, stream: Stream, parallelism: int) -> Partitioning:
-        producers = self._operators[stream.operator].parallelism
-        if producers == parallelism and stream.keys == stream.shared:
-            return Partitioning.ONE_TO_ONE
-        if stream.keys or 1 in (producers, parallelism):
-            return Partitioning.FULL if (producers, parallelism) != (1, 1) else Partitioning.ONE_TO_ONE
-        if producers == parallelism:
-            return Partitioning.ONE_TO_ONE
-        raise InvalidTopology(
-            f"operator {name!r}: rows of {producers} tasks are spread over {parallelism} by key, found none: "
-            "use key_by(...) before it"
-        )
-
     def _unused(self, verb: str) -> str:
-        number = 1
-        while f"{verb}-{number}" in self._operators:
-            number += 1
-        return f"{verb}-{number}"
+        names = (f"{verb}-{number}" for number in itertools.count(1))
+        return next(name for name in names if name not in self._operators)
 
 
 # What editors and notebooks show: the settings for the whole topology.
@@ -276,8 +278,7 @@ class Stream:
     ) -> Stream:
         """All columns, and these computed from them: `kmh=pl.col("speed") * 3.6`, or an expression with an alias."""
         name = arguments.operator_name("with_columns", name)
-        example = "kmh=pl.col('speed') * 3.6"
-        expressions = arguments.expressions("with_columns", columns, named, example=example)
+        expressions = arguments.expressions("with_columns", columns, named, example="kmh=pl.col('speed') * 3.6")
         return self._stateless("with-columns", name, with_columns(*expressions))
 
     def map(
@@ -306,7 +307,7 @@ class Stream:
         streams = (self, *others)
         for other in others:
             self._check_union(other)
-        operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams)
+        operator = self.topology._add_computation("union", name, Union(), self.parallelism, streams, follows=True)
         return replace(self, operator=operator, shared=())
 
     def window(self, length: Span, *, every: Span | None = None) -> Windowed:
@@ -346,8 +347,7 @@ class Stream:
         self._check_windowed("top")
         local = replace(self, keys=())
         if self.parallelism > 1 or self.topology._bounds.get(self.operator, (1, 1))[1] > 1:  # at any time
-            first = self.topology._add_computation("top-local", None, top(count, by), self.parallelism, (local,))
-            local = Stream(self.topology, first, WINDOW_END)
+            local = Stream(self.topology, self._followed("top-local", None, top(count, by)), WINDOW_END)
         operator = self.topology._add_computation("top", name, top(count, by), 1, (local,))
         return Stream(self.topology, operator, WINDOW_END)
 
@@ -370,8 +370,7 @@ class Stream:
         checks.name("output", name)
         checks.sink(name, sink)
         checks.priority(name, self.parallelism, priority)
-        plain = replace(self, keys=())
-        operator = self.topology._add_computation(name, name, Stateless(()), self.parallelism, (plain,))
+        operator = self._followed(name, name, Stateless(()))
         matters = Output(tuple(map(float, priority)) if isinstance(priority, Sequence) else float(priority))
         self.topology._operators[operator] = replace(self.topology._operators[operator], output=matters)
         self.topology._sinks[operator] = sink
@@ -422,9 +421,12 @@ class Stream:
         return self.topology._operators[self.operator].parallelism
 
     def _stateless(self, verb: str, name: str | None, computation: Stateless) -> Stream:
+        return replace(self, operator=self._followed(verb, name, computation), shared=())  # columns may have changed
+
+    def _followed(self, verb: str, name: str | None, computation: Computation) -> str:
+        """A new operator with a task for each of this stream."""
         plain = replace(self, keys=())
-        operator = self.topology._add_computation(verb, name, computation, self.parallelism, (plain,))
-        return replace(self, operator=operator, shared=())  # columns may have changed
+        return self.topology._add_computation(verb, name, computation, self.parallelism, (plain,), follows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +488,8 @@ def apply(
     if time is not None:
         checks.column("time", time)
     tasks = first.parallelism if parallelism is None else parallelism
-    operator = first.topology._add_computation("apply", name, computation, tasks, streams)
+    follows = parallelism is None and computation.stateless
+    operator = first.topology._add_computation("apply", name, computation, tasks, streams, follows=follows)
     return Stream(first.topology, operator, first.time if time is None else time)
 
 

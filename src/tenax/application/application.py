@@ -14,6 +14,7 @@ from tenax.errors import InvalidRequest, InvalidTopology
 from tenax.model.elasticity import Elasticity
 from tenax.model.protection import Protection, Strategy
 from tenax.model.topology import Topology
+from tenax.model.topology_versions import Table
 from tenax.operators.computation import Computation
 from tenax.store.records import Json
 
@@ -36,6 +37,9 @@ class Application:
     - `places` are the lines of the user's file that made the operators, for messages.
     - `schemas` are the columns that each operator gives, derived by `with_schemas`; of what lies behind a source that
       cannot tell its columns yet there are none.
+    - `paired` are the edges (producer, consumer) along which the rows of a task are all for its partner, however many
+      tasks there are: both are rescaled together. A consumer that has one task by its nature is nobody's partner.
+    - `tables` say which task owns each key group, of operators that were rescaled; of the others their weights do.
     - It is shipped to the workers once per run and never changes.
     """
 
@@ -49,6 +53,8 @@ class Application:
     schemas: Mapping[str, pl.Schema] = field(default_factory=dict)
     elastic: Elasticity = field(default_factory=Elasticity)
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    paired: frozenset[tuple[str, str]] = frozenset()
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, computation in self.computations.items():

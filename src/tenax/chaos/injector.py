@@ -18,6 +18,7 @@ from tenax.engine.processes import ancestors, workers_of
 from tenax.engine.session import Session
 from tenax.errors import ClusterFailed
 from tenax.model.tasks import Task
+from tenax.store import topology_versions
 
 POLL_S = 0.01
 STUCK_S = 1.0  # so long without a node for some task, and nothing to come by time: nodes return early
@@ -112,6 +113,10 @@ class Injector:
     def _make(self, driver: Driver, number: int, fault: Fault) -> None:
         if fault.kind is Kind.RETURN:
             self._raise(self._most if fault.what == ALL else int(fault.what))
+            self._note(number, fault, ())
+            return
+        if fault.kind is Kind.RESCALE:
+            topology_versions.ask(driver.store.folder, fault.target)
             self._note(number, fault, ())
             return
         hit = self._victims(driver, fault)

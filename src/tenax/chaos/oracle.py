@@ -23,6 +23,7 @@ from tenax.errors import ClusterFailed, DamagedStore, InvalidRequest
 from tenax.model.settings import Settings
 from tenax.store import durable, journal, records
 from tenax.store.store import LoggedBatch
+from tenax.store.topology_versions import VERSIONS
 
 NO_ROWS = pl.DataFrame()
 MAX_SHOWN = 5  # findings that a text names
@@ -88,7 +89,7 @@ def judge(application: Application, store: Path, results: Path, session: Session
 
 
 def copy_batches(store: Path, target: Path) -> None:
-    """Make a new store that begins with the batch log of another one."""
+    """Make a new store that begins with the batch log of another one, and with the versions of its topology."""
     logged = [
         LoggedBatch(records.integer(record, "batch"), record["data"]) for record in journal.read(store / "batches")
     ]
@@ -100,6 +101,8 @@ def copy_batches(store: Path, target: Path) -> None:
     durable.make_folder(target / "batches")
     payload, _ = journal.encoded({"batch": batch.number, "data": batch.data} for batch in logged)
     durable.write_file(target / "batches" / f"{0:08d}.jsonl", payload)  # older than any epoch
+    if (store / VERSIONS).exists():
+        shutil.copytree(store / VERSIONS, target / VERSIONS)
 
 
 def compare(actual: Mapping[str, Sink], expected: Mapping[str, Sink]) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -12,9 +12,12 @@ from tenax.chaos.record import Moment, What
 from tenax.errors import InvalidRequest
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target, parse_tasks
 
 ALL = "all"
+NODES = "nodes"  # in a rescale: not an operator, but how many nodes there are to be
 MAX_FAULTS = 3  # of a random schedule
+MAX_TASKS = 6  # that a random rescale gives an operator
 
 
 class Kind(StrEnum):
@@ -28,6 +31,8 @@ class Kind(StrEnum):
     """The Python workers of executors stop, and what forks them; the executors go on, and report that they live."""
     RETURN = "return"
     """The cluster gives as many nodes more, up to those it began with."""
+    RESCALE = "rescale"
+    """Operators are asked to have other numbers of tasks, the run another number of nodes: what faults fall into."""
     DRIVER = "driver"
     """The driver and its virtual machine end at once; a new driver goes on from the store."""
 
@@ -58,11 +63,21 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; `what` is a number of nodes, `all`, a rack, or tasks whose nodes are meant (`a[0]+b[1]`)."""
+    """One fault; `what` is a number of nodes, `all`, a rack, or tasks whose nodes are meant (`a[0]+b[1]`).
+
+    Of a rescale it is numbers of tasks, and of nodes: `speed=4,nodes=6`.
+    """
 
     kind: Kind
     what: str
     when: When
+
+    @property
+    def target(self) -> Target:
+        """What a rescale is to lead to."""
+        tasks = parse_tasks([self.what])
+        nodes = tasks.pop(NODES, None)
+        return Target(tasks, nodes, "asked for by chaos")
 
     def __str__(self) -> str:
         return f"--kill-driver {self.when}" if self.kind is Kind.DRIVER else f"--{self.kind} {self.what}@{self.when}"
@@ -79,6 +94,12 @@ def parse_fault(kind: Kind, text: str) -> Fault:
     if kind is Kind.DRIVER:
         return Fault(kind, "", parse_when(text))
     what, sign, when = text.partition("@")
+    if kind is Kind.RESCALE:
+        if not sign or not parse_tasks([what]):
+            raise InvalidRequest(
+                f"a rescale is written OPERATOR=TASKS@WHEN, found {text!r}: write it like speed=4,nodes=6@10s"
+            )
+        return Fault(kind, what, parse_when(when))
     if not sign or not _WHAT.fullmatch(what) or what == "0":
         raise InvalidRequest(
             "a fault is written WHAT@WHEN, where WHAT is a number of nodes, all, a rack (rack1) or tasks (speed[0]+"
@@ -114,6 +135,8 @@ def check_tasks(schedule: Schedule, graph: TaskGraph) -> None:
     """Refuse faults of tasks that a topology does not have."""
     for fault in schedule:
         graph.numbers(Task.parse(text) for text in fault.what.split("+") if "[" in text)
+        for name in fault.target.parallelism if fault.kind is Kind.RESCALE else ():
+            graph.topology.operator(name)
 
 
 @dataclass(slots=True)
@@ -164,6 +187,21 @@ def random_schedule(seed: int, nodes: int, racks: int | None, within: int, *, dr
     for at in sorted(dice.randint(2, latest) for _ in range(dice.randint(1, MAX_FAULTS))):
         faults += _fault(dice, at, nodes, racks, latest, driver=driver)
     return tuple(sorted(faults, key=lambda fault: fault.when.amount))
+
+
+def random_rescales(seed: int, operators: Sequence[str], count: int, within: int, nodes: int) -> Schedule:
+    """So many rescales in the first `within` batches, of one operator each, some with another number of nodes.
+
+    They are drawn apart from faults: a seed gives the same faults with and without them.
+    """
+    dice = Random(f"rescales {seed}")
+    schedule = []
+    for _ in range(count if operators else 0):
+        what = f"{dice.choice(operators)}={dice.randint(1, MAX_TASKS)}"
+        if dice.random() < 0.3:
+            what += f",{NODES}={dice.randint(2, max(2, nodes))}"
+        schedule.append(Fault(Kind.RESCALE, what, When(dice.randint(1, max(2, within - 2)), Unit.BATCHES)))
+    return tuple(sorted(schedule, key=lambda fault: fault.when.amount))
 
 
 def _fault(dice: Random, at: int, nodes: int, racks: int | None, latest: int, *, driver: bool) -> list[Fault]:

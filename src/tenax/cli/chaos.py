@@ -40,6 +40,18 @@ def chaos_command(
         Faults, typer.Option("--hang-workers", metavar="WHAT@WHEN", help="Only the Python workers of nodes do.")
     ] = None,
     back: Annotated[Faults, typer.Option("--return", metavar="N@WHEN", help="So many nodes come back.")] = None,
+    rescale: Annotated[
+        Faults,
+        typer.Option(
+            "--rescale",
+            metavar="OPERATOR=TASKS@WHEN",
+            help="Operators are asked to have so many tasks, and the run so many nodes: speed=4,nodes=6@10s.",
+        ),
+    ] = None,
+    random_rescales_: Annotated[
+        int,
+        typer.Option("--random-rescales", metavar="N", help="Draw so many rescales from the seed, too.", min=0),
+    ] = 0,
     kill_driver: Annotated[
         Faults, typer.Option("--kill-driver", metavar="WHEN", help="The driver dies, and a new one goes on.")
     ] = None,
@@ -75,9 +87,10 @@ def chaos_command(
     Example: tenax chaos examples/apps/traffic.py rows=800000 --max-rows 20000 --random --seed 7 --replicas all
     """
     from tenax.application.application import check_rebuilt
+    from tenax.application.scaling import scaling_groups
     from tenax.chaos.process import run_in_processes
     from tenax.chaos.runs import RESULTS, Trial
-    from tenax.chaos.schedule import Kind, check, check_tasks, parse_fault, random_schedule
+    from tenax.chaos.schedule import Kind, check, check_tasks, parse_fault, random_rescales, random_schedule
     from tenax.chaos.trial_sinks import replaced_outputs
     from tenax.engine.loading import load_application
     from tenax.engine.protection import planned
@@ -88,6 +101,7 @@ def chaos_command(
         Kind.HANG: hang,
         Kind.HANG_WORKERS: hang_workers,
         Kind.RETURN: back,
+        Kind.RESCALE: rescale,
         Kind.DRIVER: kill_driver,
     }
     schedule: Schedule = tuple(parse_fault(kind, text) for kind, each in texts.items() for text in each or [])
@@ -98,6 +112,8 @@ def chaos_command(
     ).but(master=None, keep_batches=True)
     nodes, racks = settings.cluster.executors, settings.cluster.racks
     schedule += random_schedule(seed, nodes, racks or 1, within) if random else ()
+    able = [group.operators[0] for group in scaling_groups(application) if not group.reason]
+    schedule += random_rescales(seed, able, random_rescales_, within, nodes)
     check(schedule, nodes, racks)
     check_tasks(schedule, TaskGraph(application.topology))
     check_rebuilt(application, settings.protection)

@@ -32,6 +32,7 @@ from tenax.engine.observer import Observer
 from tenax.engine.queries import QUERIES, Interval, Phase
 from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
+from tenax.model.topology_versions import TopologyVersion
 from tenax.planning.promises import Promise
 
 RECENT_S = 5.0  # over how long rates are taken
@@ -68,6 +69,7 @@ class LiveView(Observer):
         self._checkpoint_interval = 0
         self._load, self._busy_parts, self._waiting = Load(), dict[str, float](), ""
         self._promise: Promise | None = None
+        self._version: TopologyVersion | None = None
         self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
         self._last_s = 0.0
@@ -80,6 +82,14 @@ class LiveView(Observer):
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+    def begun(self, application: Application, version: TopologyVersion) -> None:
+        """The tasks are those of a version of the topology from now on."""
+        self._graph = graph = TaskGraph(application.topology)
+        self._outages.begun(graph)
+        self._lags.graph = self._holds.graph = graph
+        self._load, self._busy_parts = Load(), {}
+        self._version = version
 
     def follow(self, latecomers: Latecomers) -> None:
         """Show the late rows that the driver counts."""

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "plan": "plan.app",
     "experiment": "experiment.app",
     "run": "run.run_command",
+    "rescale": "rescale.rescale_command",
     "chaos": "chaos.chaos_command",
     "inspect": "stores.inspect_command",
     "verify": "stores.verify_command",

@@ -30,7 +30,7 @@ class Lags:
     """
 
     def __init__(self, application: Application) -> None:
-        self._graph = TaskGraph(application.topology)
+        self.graph = TaskGraph(application.topology)
         self._lateness_us = {name: source.lateness_us for name, source in application.sources.items()}
         above = sources_above(application.topology)
         self._above = {name: above[name] for name in above if name in application.sinks}
@@ -42,7 +42,7 @@ class Lags:
         """A pass has read up to some event time, and its results wait to be published."""
         reached = dict.fromkeys(self._above, END_WATERMARK_US)
         for report in reports:
-            name, watermark_us = self._graph.task(report.task).operator, report.watermark_us
+            name, watermark_us = self.graph.task(report.task).operator, report.watermark_us
             if name in self._lateness_us and NO_WATERMARK_US < watermark_us < END_WATERMARK_US:
                 newest_us = watermark_us + self._lateness_us[name]
                 self._newest_us[name] = max(self._newest_us.get(name, newest_us), newest_us)
@@ -74,16 +74,16 @@ class Holds:
     """
 
     def __init__(self, application: Application) -> None:
-        self._graph = TaskGraph(application.topology)
+        self.graph = TaskGraph(application.topology)
         self._above = sources_above(application.topology)
         self._sources = frozenset(application.sources)
-        self._waiting = [operator.name for operator in self._graph.operators if application.has_state(operator.name)]
+        self._waiting = [operator.name for operator in self.graph.operators if application.has_state(operator.name)]
         self._reached: dict[Task, int] = {}
 
     def passed(self, reports: list[Report]) -> None:
         """A pass has brought partitions forward."""
         for report in reports:
-            task = self._graph.task(report.task)
+            task = self.graph.task(report.task)
             if task.operator in self._sources:
                 self._reached[task] = report.watermark_us
 

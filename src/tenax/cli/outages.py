@@ -75,11 +75,9 @@ class Outages:
     """
 
     def __init__(self, graph: TaskGraph, outputs: Iterable[str], clock: Callable[[], float]) -> None:
-        self.graph = graph
         self.clock = clock
-        self.parallelism = {
-            operator.name: operator.parallelism for operator in graph.operators if operator.name in set(outputs)
-        }
+        self._outputs = frozenset(outputs)
+        self.begun(graph)
         self.nodes: dict[str, NodeLife] = {}
         self.publications: deque[Publication] = deque(maxlen=MAX_PUBLICATIONS)
         self.newest: dict[str, Publication] = {}
@@ -93,6 +91,13 @@ class Outages:
         self._publishing: dict[tuple[str, bool], instructions.Publish] = {}
         self._shown: dict[str, Kind] = {}
 
+    def begun(self, graph: TaskGraph) -> None:
+        """The tasks are those of another version of the topology from now on."""
+        self.graph = graph
+        self.parallelism = {
+            operator.name: operator.parallelism for operator in graph.operators if operator.name in self._outputs
+        }
+
     def handled(self, coordinator: Coordinator, event: events.Event, then: Sequence[instructions.Decided]) -> list[str]:
         """Learn from an event; what is worth telling, in words."""
         self.coordinator = coordinator
@@ -101,7 +106,9 @@ class Outages:
             if isinstance(instruction, instructions.Publish):
                 self._publishing[str(instruction.pass_id), instruction.tentative] = instruction
         match event:
-            case events.Started() | events.NodesJoined():
+            case events.Started():
+                self._keep(event.nodes)
+            case events.NodesJoined():
                 self._join(event.nodes)
             case events.BatchesLogged():
                 self._remember_batches(event)
@@ -119,6 +126,14 @@ class Outages:
         self._known_s |= dict.fromkeys(range(event.first, event.last + 1), now_s)
         for old in list(self._known_s)[: max(0, len(self._known_s) - MAX_BATCHES)]:
             del self._known_s[old]
+
+    def _keep(self, nodes: Sequence[Node]) -> None:
+        """A version of the topology begins on these nodes: others were given back."""
+        names = {node.name for node in nodes}
+        self._join([node for node in nodes if node.name not in self.nodes])
+        for name, life in self.nodes.items():
+            if name not in names and life.lost_s is None:
+                life.lost_s = self.clock()
 
     def _join(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

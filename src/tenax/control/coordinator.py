@@ -34,6 +34,10 @@ cancelled pass) are ignored and logged as such.
     BackupsPlanned                others retain outputs from the next pass on     (BackupsMoved), (PromiseMeasured)
     PlanningFailed                replicas and backups stay as they are           PlanReplicas, PlanBackups, later
     StopRequested                 wrap-up                                         (below)
+    RescaleAsked                  the run is to have other tasks or nodes         (RescalePlanned), then as
+                                                                                  rescaling.py says: RequestNodes,
+                                                                                  StoreCheckpoint, Rescale
+    RescaleFailed                 attempt + 1; the version that there is goes on  RunPass, (RescaleGivenUp)
     EpochLost                                                                     CancelPass, Stop superseded
 
 While tasks are missing (behind, or without a node), what depends on them steps tentatively in live passes, on forks of
@@ -57,7 +61,7 @@ at most one live pass and one round; nothing follows Stop.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -79,6 +83,7 @@ from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+from tenax.planning.scaling import Group
 
 
 class Coordinator:
@@ -101,6 +106,7 @@ class Coordinator:
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
         place: Place | None = None,
+        groups: Sequence[Group] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
@@ -112,6 +118,7 @@ class Coordinator:
             retained,
             replicated,
             published,
+            tuple(groups),
         )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.bounds.log_length)

@@ -39,6 +39,7 @@ from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.restores import takes_long
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
+from tenax.control.rescaling import ended, is_paused, is_switching, last_batch, rescale
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, LogRequest, Phase, Running, RunState
 from tenax.control.versions import PassId
@@ -57,11 +58,13 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
     if state.stop is not None:
         state, last = _end(run, state, state.stop)
         return state, [*decided, *last]
+    if is_switching(state):
+        return state, decided
     for step in _STEPS:
         state, following = step(run, state)
         if following is not None:
             decided.append(following)
-    if state.phase is not Phase.WAITING and _is_over(run, state):
+    if state.phase is not Phase.WAITING and not is_switching(state) and _is_over(run, state):
         state, last = _end(
             run, state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
         )
@@ -72,7 +75,7 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
     cancelled: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     over = replace(state, phase=Phase.STOPPED, stop=stop, passes=replace(state.passes, live=None, round=None))
-    return settle(run, over) if over.tasks else over, [*cancelled, stop]
+    return settle(run, over) if over.tasks else over, [*cancelled, *ended(state, stop), stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:
@@ -96,7 +99,7 @@ def _publish(_run: Run, state: RunState) -> Decision:
 
 def _run_round(run: Run, state: RunState) -> Decision:
     """In the background, one at a time, and not beside a checkpoint: nodes have one slot for such work."""
-    busy = state.passes.round is not None or state.checkpoints.storing is not None
+    busy = state.passes.round is not None or state.checkpoints.storing is not None or is_paused(state)
     if state.phase is not Phase.RUNNING or busy or state.wrap_up is not None:
         return state, None
     now = standing(run, state)
@@ -122,12 +125,17 @@ def _run_live(run: Run, state: RunState) -> Decision:
     """The logged batches that wait, up to a bound, for all tasks that can step."""
     if state.phase is not Phase.RUNNING or state.passes.live is not None or state.wrap_up is not None:
         return state, None
+    if is_paused(state):
+        return state, None
     now = standing(run, state)
     settings, first = run.settings, state.finished + 1
     may_wait = state.finished + settings.max_unpublished - sum(results.batches for results in state.logs.unpublished)
     last = min(state.logs.logged, state.finished + settings.max_batches_per_pass, may_wait)
     if first < state.passes.raises_at:
         last = min(last, state.passes.raises_at - 1)
+    of_version = last_batch(state)
+    if of_version is not None:
+        last = min(last, of_version)
     if last < first or _pauses(run, state, now) or _suspended(run, state):
         return state, None
     steps = _live_steps(run, state, now)
@@ -256,7 +264,7 @@ def _needed_from(state: RunState) -> int:
 def _log(run: Run, state: RunState) -> Decision:
     """Ahead of the passes, by a bounded number."""
     count = state.sizes.count(run.settings, state.logs.logged - state.finished)
-    over = state.logs.ended or state.wrap_up is not None
+    over = state.logs.ended or state.wrap_up is not None or is_paused(state)
     if state.phase is Phase.WAITING or state.logs.logging is not None or over or count < 1:
         return state, None
     request = LogRequest(state.logs.logged + 1, count, state.logs.log_attempt)
@@ -271,6 +279,8 @@ def _store_checkpoint(run: Run, state: RunState) -> Decision:
     A run that is restored from a checkpoint could not make earlier results again.
     """
     if state.checkpoints.storing is not None or state.passes.round is not None or state.phase is not Phase.RUNNING:
+        return state, None
+    if is_paused(state):  # that stores its own
         return state, None
     ending = _ends(state) and not is_last(run, state, state.newest)
     newer = state.checkpoints.due is None or (ending and not is_last(run, state, state.checkpoints.due.cut))
@@ -324,6 +334,7 @@ _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     change_places,
     _publish,  # before the next pass: results are what people wait for
     _run_round,
+    rescale,
     _store_checkpoint,  # before the next pass: it needs all tasks at rest
     _run_live,
     _log,

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
+from tenax.control.batch_sizes import BatchSizes
 from tenax.control.load import Load
 from tenax.control.recovery.failures import PassFailure
+from tenax.control.state import LogRequest
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
+from tenax.planning.scaling.policy import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,10 @@ class Started:
     - Batches up to `logged` are in the batch log; `published` has the newest committed final batch of every task that
       has results.
     - `load` is what an earlier driver had measured when it stored that checkpoint.
+    - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
+      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`. Nodes that are `gone`
+      never come back, and so many `outages` have been counted: what is under way may still tell of either.
+    - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
     epoch: int
@@ -33,6 +41,19 @@ class Started:
     logged: int
     published: Mapping[Task, int]
     load: Load | None = None
+    passes: int = 0
+    logging: LogRequest | None = None
+    ended: bool = False
+    sizes: BatchSizes | None = None
+    watch: Watch | None = None
+    gone: frozenset[str] = frozenset()
+    outages: int = 0
+    next_version: Target | None = None
+
+    @property
+    def checkpoint_number(self) -> int:
+        """The number of the checkpoint; 0 is the initial state."""
+        return 0 if self.checkpoint is None else self.checkpoint.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +253,22 @@ class EpochLost:
     newer: int
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleAsked:
+    """Somebody, or the run itself, wants other numbers of tasks or nodes."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleFailed:
+    """The next version of the topology could not be recorded; if the `storage` refused it, waiting may help."""
+
+    attempt: int
+    cause: str
+    storage: bool = False
+
+
 Event = (
     Started
     | BatchesLogged
@@ -250,4 +287,6 @@ Event = (
     | PlanningFailed
     | StopRequested
     | EpochLost
+    | RescaleAsked
+    | RescaleFailed
 )

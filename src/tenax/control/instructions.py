@@ -15,6 +15,7 @@ from tenax.control.load import Load
 from tenax.control.notices import Notice
 from tenax.control.versions import Cut, PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target
 from tenax.planning.measured import Measures
 from tenax.planning.rates import Rows
 
@@ -187,6 +188,23 @@ class RequestNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """Record the next version of the topology, and let its coordinator begin where this one stands; the last word.
+
+    - All tasks are stored at the one batch of `cut`, and all results up to it are committed.
+    - The record is the point of no return: from then on every driver goes on with that version. Before it, this
+      coordinator goes on: answer RescaleFailed.
+    - Passes of this epoch have numbers up to `passes`.
+    """
+
+    target: Target
+    cut: Cut
+    passes: int
+    attempt: int = 1
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Report Woken after a time."""
 
@@ -242,6 +260,7 @@ Instruction = (
     | PlanBackups
     | RequestNodes
     | Wake
+    | Rescale
     | Stop
 )
 

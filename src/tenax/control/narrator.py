@@ -22,6 +22,7 @@ from tenax.control.events import (
     PassFinished,
     PlanningFailed,
     PublishFailed,
+    RescaleFailed,
     Started,
     StopRequested,
 )
@@ -32,6 +33,7 @@ from tenax.control.instructions import (
     Instruction,
     Publish,
     RequestNodes,
+    Rescale,
     RunPass,
     Stop,
     StoreCheckpoint,
@@ -39,15 +41,20 @@ from tenax.control.instructions import (
 )
 from tenax.control.notices import (
     BackupsMoved,
+    LoadJudged,
     Notice,
     PromiseMeasured,
     RecoveryBegun,
     ReplicaPromoted,
     ReplicasMoved,
+    RescaleGivenUp,
+    RescalePlanned,
+    RescalePostponed,
     RolledBack,
     TasksMoved,
 )
 from tenax.model.tasks import Task, in_groups
+from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
 
 Happening = Event | Instruction | Notice
@@ -114,10 +121,15 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
             return _of_notice(happening, names)
         case ReplicasMoved() | BackupsMoved() | PromiseMeasured():
             return _of_notice(happening, names)
-        case Stop() | RequestNodes() | CancelCheckpoint():
+        case RescalePlanned() | RescalePostponed() | RescaleGivenUp() | LoadJudged():
+            return _of_notice(happening, names)
+        case Stop() | RequestNodes() | CancelCheckpoint() | Rescale():
             return _of_instruction(happening)
         case Started():
-            begins = "the beginning" if happening.checkpoint is None else f"checkpoint {happening.checkpoint.number}"
+            if happening.passes:
+                return f"the next version of the topology goes on from checkpoint {happening.checkpoint_number}"
+            number = happening.checkpoint_number
+            begins = f"checkpoint {number}" if number else "the beginning"
             return f"driver {happening.epoch} starts on {_count(len(happening.nodes), 'node')} from {begins}"
         case NodesJoined():
             return "; ".join(_joined(node.name, node.rack, names) for node in happening.nodes)
@@ -142,6 +154,8 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
             return f"the run is to end: {happening.cause}"
         case EpochLost():
             return f"a newer driver, of epoch {happening.newer}, owns the store"
+        case RescaleFailed():
+            return f"the next version of the topology could not be recorded: {happening.cause}"
     return None
 
 
@@ -158,7 +172,7 @@ def news(event: Event, decided: Sequence[Decided], names: Names = PLAIN) -> list
         case CheckpointStored():
             sentences.append(f"checkpoint {event.number} stored")
     for each in decided:
-        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted):  # these are counted above
+        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted | LoadJudged):  # counted above; everyday
             sentences += [text] if (text := _of_notice(each, names)) else []
     return sentences
 
@@ -178,7 +192,7 @@ def _joined(node: str, rack: str | None, names: Names) -> str:
     return f"{names.of(node)} joins" + (f" in {rack}" if rack else "")
 
 
-def _of_instruction(instruction: Stop | RequestNodes | CancelCheckpoint) -> str:
+def _of_instruction(instruction: Stop | RequestNodes | CancelCheckpoint | Rescale) -> str:
     match instruction:
         case Stop():
             return f"stop, {instruction.outcome}: {instruction.reason}"
@@ -186,6 +200,8 @@ def _of_instruction(instruction: Stop | RequestNodes | CancelCheckpoint) -> str:
             return f"{_count(instruction.count, 'more node')} asked for"
         case CancelCheckpoint():
             return f"checkpoint {instruction.number} cancelled"
+        case Rescale():
+            return f"all tasks are stored at batch {instruction.cut.newest_batch}: {instruction.target.words}"
 
 
 def _of_notice(notice: Notice, names: Names) -> str | None:
@@ -214,6 +230,18 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             return f"outputs are retained by {after} in place of {before}, {notice.reason}"
         case PromiseMeasured():
             return promise_words(notice.promise)
+        case LoadJudged():
+            return f"load: {notice.outcome}; {notice.reason}"
+        case RescalePlanned():
+            return f"rescale to come: {_why(notice.target)}"
+        case RescalePostponed():
+            return f"the rescale waits: {notice.reason}"
+        case RescaleGivenUp():
+            return f"no rescale ({notice.target.words}): {notice.reason}"
+
+
+def _why(target: Target) -> str:
+    return f"{target.words}; {target.cause}" if target.cause else target.words
 
 
 def promise_words(promise: Promise) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
 
 
@@ -72,4 +73,48 @@ class PromiseMeasured:
     promise: Promise
 
 
-Notice = ReplicaPromoted | RecoveryBegun | TasksMoved | RolledBack | ReplicasMoved | BackupsMoved | PromiseMeasured
+@dataclass(frozen=True, slots=True)
+class LoadJudged:
+    """A period has ended: whether the run keeps its shape, waits with a decision, or scales out or in, and why."""
+
+    outcome: str
+    reason: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePlanned:
+    """The run is to go over to other numbers of tasks or nodes, as soon as all is well."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePostponed:
+    """A rescale waits until what stands in its way is over."""
+
+    target: Target
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleGivenUp:
+    """A rescale will not be done; the run goes on as it was."""
+
+    target: Target
+    reason: str
+
+
+Notice = (
+    ReplicaPromoted
+    | RecoveryBegun
+    | TasksMoved
+    | RolledBack
+    | ReplicasMoved
+    | BackupsMoved
+    | PromiseMeasured
+    | LoadJudged
+    | RescalePlanned
+    | RescalePostponed
+    | RescaleGivenUp
+)

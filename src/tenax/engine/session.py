@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,6 +187,16 @@ class Session:
             while self.cluster.master is None and self._workers < self._wanted:
                 self._workers += 1
                 self._add_worker(self._workers)
+            self._request()
+
+    def release_nodes(self, executors: Sequence[str], total: int) -> None:
+        """Give these executors back, so that the cluster keeps so many up."""
+        with self._requesting:
+            self._ended |= set(executors)
+            jvm: Any = self.context._jvm
+            spark = self.context._jsc.sc()
+            spark.killExecutors(jvm.scala.jdk.javaapi.CollectionConverters.asScala(list(executors)).toSeq())
+            self._wanted = total  # Spark has lowered what it asks for by those that end: now it is what is wanted
             self._request()
 
     def limit_nodes(self, count: int) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import polars as pl
 
+from tenax.errors import InvalidRequest
+from tenax.operators.groups import Groups
 from tenax.operators.parameters import attributes
 
 State = Mapping[str, pl.DataFrame]
@@ -46,6 +49,19 @@ class StepOutput:
     state: State
     rows: pl.DataFrame
     late: int = 0
+
+
+class Splits(Enum):
+    """How the states of tasks are split and merged when their operator is rescaled.
+
+    - `BY_KEY`: each segment has rows, with the columns that rows are shared by, or says something of the whole task.
+    - `ANYWHERE`: rows may be with any task, as long as each is with one.
+    - `NOT`: only as `split` and `merge` say, if they are there.
+    """
+
+    NOT = "not"
+    BY_KEY = "by key"
+    ANYWHERE = "anywhere"
 
 
 class Computation(ABC):
@@ -99,6 +115,9 @@ class Computation(ABC):
       declared, a step is tried without rows; with rows the same columns come out, of the same types and in that order.
     - A step takes rows as their producers send them, or what `combined` makes of them.
     - `parameters` are all that it was made with: a store remembers them, and refuses a state that others have made.
+    - `splits` says how its state is split by key groups when its operator is rescaled. `Splits.BY_KEY` needs nothing
+      else where every segment has the key columns, or says something of the whole task that tasks fed alike agree in;
+      any other state is split by `split` and `merge`, or its operator keeps the tasks that it has.
     """
 
     deterministic = True
@@ -106,6 +125,7 @@ class Computation(ABC):
     bounded = False
     any_batches = False
     correlated = False
+    splits = Splits.NOT
 
     def initial(self) -> State:
         """The state before the first batch."""
@@ -141,3 +161,35 @@ class Computation(ABC):
     @abstractmethod
     def step(self, state: State, given: StepInput) -> StepOutput:
         """One batch."""
+
+    def holds_rows(self, name: str) -> bool:  # noqa: ARG002
+        """Whether a segment of that name has rows of keys; one that has not says something of the whole task.
+
+        Only asked of a computation whose state splits by key, or anywhere.
+        """
+        return True
+
+    def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:  # noqa: ARG002
+        """A segment with the rows of those of its name of several tasks, given in their order.
+
+        No key is in two of them, if the state splits by key.
+        """
+        return pl.concat(frames)
+
+    def split(self, state: State, groups: Groups, keys: Sequence[str]) -> State:  # noqa: ARG002
+        """The part of a state that belongs to these key groups; `keys` are the columns that rows are shared by.
+
+        `groups.rows(frame, keys)` are the rows of a frame that do. Asked once for each task that gets a part: together
+        these have every group, and none twice. Pure and deterministic to the byte, like a step.
+        """
+        raise InvalidRequest(f"a state is split as its computation says, found {type(self).__name__} that does not")
+
+    def merge(self, states: Sequence[State]) -> State:  # noqa: ARG002
+        """The state of a task that gets these parts, in the order of the tasks that they come from."""
+        raise InvalidRequest(f"states are merged as their computation says, found {type(self).__name__} that does not")
+
+
+def splits_itself(computation: Computation) -> bool:
+    """Whether a computation says by methods of its own how its state is split and merged."""
+    kind = type(computation)
+    return kind.split is not Computation.split and kind.merge is not Computation.merge

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tenax.errors import InvalidRequest
-from tenax.operators.computation import Computation, State, StepInput, StepOutput
+from tenax.operators.computation import Computation, Splits, State, StepInput, StepOutput
 from tenax.operators.keys import Hashes, key_hashes
 from tenax.operators.waiting import newest_to_merge, numbered
 
@@ -49,6 +49,8 @@ class KeyedComputation(Computation):
     Cost of a step: keys of the batch × O(log² state), and the merges, O(log state) for each changed row over time.
     """
 
+    splits = Splits.BY_KEY
+
     keys: tuple[str, ...]
     state_schema: pl.Schema
 
@@ -80,6 +82,10 @@ class KeyedComputation(Computation):
         if merged.height:
             segments[f"{SEGMENT}/{given.batch}"] = merged
         return StepOutput(segments, emitted)
+
+    def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:  # noqa: ARG002
+        """The rows by the hash of their keys."""
+        return pl.concat(frames).sort(HASH, maintain_order=True)
 
     def looked_up(self, segments: Sequence[pl.DataFrame], wanted: pl.DataFrame) -> pl.DataFrame:
         """The state rows of these keys, from segments newest first."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from tenax.errors import InvalidRequest
-from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
+from tenax.operators.computation import NO_WATERMARK_US, Computation, Splits, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW, WINDOW_END, check_windows
 from tenax.operators.missing import nearest
-from tenax.operators.waiting import Passage, WaitingRoom, in_order, oldest_waiting
+from tenax.operators.waiting import PASSED, Passage, WaitingRoom, in_order, oldest_waiting
 
 INPUT = "input/"  # how the names of waiting rooms begin
 WINDOW_WORD = "window"  # in a list of columns it stands for window_start and window_end
@@ -32,6 +32,7 @@ class Join(Computation):
 
     bounded = True
     correlated = True
+    splits = Splits.BY_KEY
 
     on: tuple[str, ...]
 
@@ -57,6 +58,14 @@ class Join(Computation):
             late += passage.left_behind(known[WINDOW_END])
             sides.append(pl.concat(taken.leaving) if taken.leaving else rows.clear())
         return StepOutput(segments, self.joined(sides), late)
+
+    def holds_rows(self, name: str) -> bool:
+        """How far windows have closed is said of all keys."""
+        return not name.startswith(f"{PASSED}/")
+
+    def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:  # noqa: ARG002
+        """What waits, in the order of windows."""
+        return in_order(WINDOW_END)(frames)
 
     def check(self, rows: pl.DataFrame, number: int) -> None:
         """An input has the columns that it is joined on."""

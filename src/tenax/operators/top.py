@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from tenax.errors import InvalidRequest
-from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
+from tenax.operators.computation import NO_WATERMARK_US, Computation, Splits, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_windows
 from tenax.operators.missing import missing
-from tenax.operators.waiting import PENDING, Passage, WaitingRoom, oldest_waiting
+from tenax.operators.waiting import PASSED, PENDING, Passage, WaitingRoom, oldest_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Top(Computation):
     """
 
     bounded = True
+    splits = Splits.ANYWHERE  # the top of tops is the same, whichever rows each of them had
 
     k: int
     by: str
@@ -49,6 +50,14 @@ class Top(Computation):
         taken = room.take(state, self.best(rows.filter(pl.col(WINDOW_END).is_not_null())), given.batch, passage)
         emitted = self.best(pl.concat(taken.leaving)) if taken.leaving else rows.clear()
         return StepOutput({**taken.segments, **passage.segments()}, emitted, passage.left_behind(rows[WINDOW_END]))
+
+    def holds_rows(self, name: str) -> bool:
+        """How far windows have closed is said of the whole task."""
+        return not name.startswith(f"{PASSED}/")
+
+    def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:  # noqa: ARG002
+        """The top of them."""
+        return self.best(pl.concat(frames))
 
     def best(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The top of every window and group among these rows, in the order that the class says."""

@@ -117,13 +117,16 @@ class Passage:
 
 
 def spans(state: Iterable[str], name: str) -> list[tuple[int, int, str]]:
-    """The segments called `{name}/{first}-{last}`, oldest first, with the batches that they may have rows of."""
+    """The segments called `{name}/{first}-{last}`, oldest first, with the batches that they may have rows of.
+
+    Spans overlap only where the states of tasks were merged; then no key is in two of them.
+    """
     named = []
     for segment in state:
         if segment.startswith(f"{name}/"):
             first, _, last = segment.rpartition("/")[2].partition("-")
             named.append((int(first), int(last), segment))
-    return sorted(named, key=lambda span: span[1])
+    return sorted(named, key=lambda span: (span[1], span[0]))
 
 
 def oldest_waiting(state: Iterable[str], names: Iterable[str], batch: int) -> int:

@@ -13,12 +13,12 @@ import polars as pl
 from tenax.errors import InvalidRequest
 from tenax.model.durations import microseconds, span
 from tenax.operators.aggregates import FLOAT, MEANS, ORDERED, TIME, TYPE, Aggregate, result_types, split_aggregates
-from tenax.operators.computation import NO_WATERMARK_US, Computation, State, StepInput, StepOutput
+from tenax.operators.computation import NO_WATERMARK_US, Computation, Splits, State, StepInput, StepOutput
 from tenax.operators.event_time import WINDOW_END, WINDOW_START, check_names, check_time, event_times
 from tenax.operators.missing import missing
 from tenax.operators.panes import closing, completed, cover, name_of, outlived, top_level
 from tenax.operators.stateless import collected
-from tenax.operators.waiting import PENDING, Passage, Taken, WaitingRoom, oldest_waiting
+from tenax.operators.waiting import PASSED, PENDING, Passage, Taken, WaitingRoom, oldest_waiting
 
 PANE = "tenax.pane"  # in what is sent the time at which a pane begins, in a state its number
 ROWS = "tenax.rows"  # in what is sent: how many rows a partial aggregate stands for
@@ -47,6 +47,7 @@ class Windows(Computation):
     """
 
     bounded = True
+    splits = Splits.BY_KEY
 
     time: str
     keys: tuple[str, ...]
@@ -107,6 +108,17 @@ class Windows(Computation):
         """What waits was not there before, nor what the panes that are kept were made of."""
         waiting = oldest_waiting(state, [PENDING], batch)
         return min([waiting, *(origin_of(name)[1] for name in state if name.startswith(ORIGIN))])
+
+    def holds_rows(self, name: str) -> bool:
+        """How far windows have closed, and which batches panes have come from, is said of all keys."""
+        return not name.startswith((f"{PASSED}/", ORIGIN))
+
+    def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """What waits in the order of panes; a node has one row for each key, wherever it lies."""
+        together = pl.concat(frames, rechunk=True)
+        if not name.startswith(f"{PENDING}/"):
+            return together
+        return together[np.argsort(together[PANE].to_numpy(), kind="stable")]
 
     def origins(self, known: Mapping[str, pl.DataFrame], now: int, taken: Taken) -> dict[str, pl.DataFrame]:
         """Which batches the panes that are kept have come from: by the last of those completed together, the oldest.

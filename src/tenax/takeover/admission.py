@@ -129,6 +129,7 @@ class _Judge:
             tuple(self._words(position, emptied, moved)),
             tuple(comparison.sinks.values()),
             bool(self._states({*changing, *emptied})),
+            comparison.rescaled,
         )
 
     def _position(self) -> Position:
@@ -341,6 +342,10 @@ class _Judge:
                 )
             else:
                 notes.append(f"output {name!r} has moved with all its results, from {log} to {self._log(name)}")
+        notes += [
+            f"operator {name!r} is to have {now} tasks, has had {before}"
+            for name, (before, now) in self.comparison.rescaled.items()
+        ]
         notes += self._new_columns(position)
         notes += [f"output {name!r} is new: it begins with batch {first}" for name in self.comparison.added]
         notes += [f"output {name!r} is written no more" for name in self.comparison.dropped]

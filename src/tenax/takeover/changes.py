@@ -91,6 +91,7 @@ class Changes:
     - `changed` operators have other code from `batch` + 1 on; `emptied` ones begin there without their state.
     - `moved` outputs have results up to these batches, by partition, where they went before; `left` are the commit logs
       there. `concerns_states` says that some state depends on what has changed.
+    - `rescaled` operators had so many tasks and are to have others; the run itself brings that about once it has begun.
     - `words` is what the user should know; nothing changes if there are none.
     """
 
@@ -106,6 +107,7 @@ class Changes:
     words: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     concerns_states: bool = False
+    rescaled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def elsewhere(self) -> Mapping[str, Sequence[int]]:

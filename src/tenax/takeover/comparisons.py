@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tenax.application.fingerprints import KEYS, Difference, differences, operat
 from tenax.connectors.logged import LoggedSink
 from tenax.connectors.sink import Sink
 from tenax.model.topology import Partitioning, Topology
-from tenax.store.records import Json, JsonObject, mapping, text
+from tenax.store.records import Json, JsonObject, integer, items, mapping, text
 
 PLACE = "the place "  # before the place of a sink that keeps no commit log: no path begins so
 LATENESS = "lateness"  # how the last part of the paths of such parameters begins
@@ -48,7 +48,8 @@ class Changed:
 class Comparison:
     """All that differs between an application and what a store remembers.
 
-    - `reshaped` says what makes it another topology.
+    - `reshaped` says what makes it another topology; `rescaled` are the operators that are to have another number of
+      tasks: what they had and are to have.
     - `changed` are operators, in the order of the topology; `sinks` are outputs whose results go elsewhere now, with
       where they went, `added` and `dropped` those that were not there, and are no more.
     - `notes` say what could not be compared as it should.
@@ -60,11 +61,13 @@ class Comparison:
     added: tuple[str, ...]
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
+    rescaled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing differs."""
-        return not (self.reshaped or self.changed or self.sinks or self.added or self.dropped or self.notes)
+        parts = (self.reshaped, self.changed, self.sinks, self.added, self.dropped, self.notes, self.rescaled)
+        return not any(parts)
 
 
 def placed(whole: Mapping[str, Json], sinks: Mapping[str, Sink], store: Path) -> dict[str, Json]:
@@ -84,7 +87,8 @@ def _log_of(output: str, sink: Sink, store: Path) -> str:
 
 def compared(application: Application, stored: JsonObject, given: JsonObject) -> Comparison:
     """What differs; if it is another topology, nothing else is looked at."""
-    reshaped = _reshaped(stored, given)
+    rescaled = _rescaled(stored, given)
+    reshaped = _reshaped(stored, given, rescaled)
     if reshaped:
         return Comparison(tuple(reshaped), {}, {}, (), (), ())
     lenient = not same_versions(stored, given)
@@ -115,6 +119,7 @@ def compared(application: Application, stored: JsonObject, given: JsonObject) ->
         tuple(name for name in now_places if name not in before_places),
         tuple(name for name in before_places if name not in now_places),
         () if not lenient else (_lenience(stored, given),),
+        rescaled,
     )
 
 
@@ -140,14 +145,36 @@ def is_own(application: Application, name: str) -> bool:
     return computation is not None and not is_library(type(computation).__module__)
 
 
-def _reshaped(stored: JsonObject, given: JsonObject) -> list[str]:
+def _rescaled(stored: JsonObject, given: JsonObject) -> dict[str, tuple[int, int]]:
+    """Operators with another number of tasks: before and now. The partitions of a source are part of its shape."""
+    before, now = mapping(stored["shape"]), mapping(given["shape"])
+    both = {name: (mapping(before[name]), mapping(now[name])) for name in now if name in before}
+    return {
+        name: (integer(old, "parallelism"), integer(new, "parallelism"))
+        for name, (old, new) in both.items()
+        if old["parallelism"] != new["parallelism"] and not new["source"]
+    }
+
+
+def _but_for_tasks(shape: JsonObject) -> JsonObject:
+    """The shape of an operator without what follows from numbers of tasks: how its inputs are partitioned, weights."""
+    if shape["source"]:
+        return shape
+    inputs = [str(stream).partition(" ")[0] for stream in items(shape["inputs"])]
+    return {"inputs": inputs, "source": shape["source"]}
+
+
+def _reshaped(stored: JsonObject, given: JsonObject, rescaled: Collection[str]) -> list[str]:
     if stored["topology"] != given["topology"]:
         return [f"the topology was {shown(stored['topology'])}, is {shown(given['topology'])}"]
     before, now = mapping(stored["shape"]), mapping(given["shape"])
     words = [f"operator {name!r} is gone" for name in before if name not in now]
     words += [f"operator {name!r} is new" for name in now if name not in before]
     for name in (operator for operator in now if operator in before):
-        differing = differences(mapping(before[name]), mapping(now[name]))
+        shapes = mapping(before[name]), mapping(now[name])
+        if rescaled:
+            shapes = _but_for_tasks(shapes[0]), _but_for_tasks(shapes[1])
+        differing = differences(*shapes)
         words += [f"operator {name!r}: {difference.words}" for difference in differing]
     return words
 

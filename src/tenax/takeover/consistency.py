@@ -13,7 +13,7 @@ from pathlib import Path
 from tenax.application.application import Application, late_output
 from tenax.connectors.sink import Key, Sink, Survey
 from tenax.errors import DamagedStore
-from tenax.store import cuts, journal, records
+from tenax.store import cuts, journal, records, topology_versions
 from tenax.store.checkpoints import Checkpoint, Manifests
 
 MAX_CHECKPOINTS = 1_000  # that are looked at; a store keeps a few
@@ -27,7 +27,7 @@ class Standings:
     - `checkpoints` are those whose files are all there, newest first, with the newest batch of each.
     - `logged` are the first and the newest batch of the batch log; (1, 0) if it has none.
     - `surveys` are by output, of those sinks that can tell; `elsewhere` are the newest batches of its partitions in a
-      folder that it had before.
+      folder that it had before, or before the version of the topology that is the newest.
     """
 
     checkpoints: tuple[tuple[Checkpoint, int], ...]
@@ -100,7 +100,11 @@ def look(
     surveys = {name: survey for name, survey in answers.items() if survey is not None}
     content = journal.read_content(store / "batches")
     logged = content.dropped + 1, content.dropped + len(content.entries)
-    before = {name: [*elsewhere.get(name, ()), *[0] * count][:count] for name, (_, count) in outputs.items()}
+    after = topology_versions.begun_after(store)  # all results before a version of the topology are committed
+    before = {
+        name: [max(after, batch) for batch in (*elsewhere.get(name, ()), *[0] * count)][:count]
+        for name, (_, count) in outputs.items()
+    }
     return Standings(checkpoints, surveys, before, logged)
 
 

@@ -22,6 +22,7 @@ from tenax.control.load import LEFT_OUT
 from tenax.control.notices import ReplicaPromoted
 from tenax.control.placement.assignment import requested
 from tenax.control.recovery.standing import standing
+from tenax.control.rescaling import put_off
 from tenax.control.run import Run
 from tenax.control.state import Outage, Running, RunState
 from tenax.model.protection import Backups, Outputs
@@ -64,7 +65,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     if correlated:
         state, request = requested(run, state, len(lost))
         pending += [] if request is None else [request]
-    state = cancelled(replace(state, pending=(*state.pending, *pending)))
+    state = cancelled(put_off(replace(state, pending=(*state.pending, *pending))))
     begins = state.outage is None
     state = settle(run, state)
     delay_s = run.protection.tentative_delay_s

@@ -52,6 +52,8 @@ def failed(instruction: instructions.Instruction, error: Exception) -> events.Ev
             return events.PublishFailed(instruction.pass_id, instruction.tentative, instruction.attempt, cause, storage)
         case instructions.StoreCheckpoint():
             return events.CheckpointFailed(instruction.cut.number, instruction.attempt, cause)
+        case instructions.Rescale():
+            return events.RescaleFailed(instruction.attempt, cause, storage)
         case instructions.PlanReplicas():
             return events.PlanningFailed(instruction.batch, cause)
         case instructions.PlanBackups():

@@ -20,6 +20,7 @@ from tenax.engine.worker.orders import UploadOrder
 from tenax.model.tasks import Task
 from tenax.store import cuts
 from tenax.store.checkpoints import Checkpoint, StoredSegment
+from tenax.store.topology_versions import VERSION
 from tenax.takeover.changes import NOTED
 
 Segments = Mapping[Task, tuple[StoredSegment, ...]]
@@ -60,7 +61,7 @@ class Checkpoints:
     def carry_out(self, instruction: StoreCheckpoint) -> events.Event:
         """Store a checkpoint; what it cost."""
         cut, before = instruction.cut, self._run.ordering.newest
-        known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
+        known = {task: {part.segment: part for part in parts if not part.origin} for task, parts in before.items()}
         uploaded = self._uploaded(instruction, known)
         started, started_cpu, files = time.perf_counter(), time.thread_time(), uploaded.files
         segments = {
@@ -70,12 +71,13 @@ class Checkpoints:
         store = self._run.store
         positions = self._run.planner.batch(cut.newest_batch).positions
         notes = {**cuts.to_record(cut), **self._run.ordering.notes(cut), NOTED: len(store.changes)}
+        notes[VERSION] = self._run.version.number
         if instruction.load is not None:
             notes[LOAD] = instruction.load.to_data()
         store.commit_checkpoint(Checkpoint(cut.number, store.epoch, segments, positions, notes, cut.oldest_batch))
         self._run.ordering.keep(cut, segments)
         held = _bytes(part for parts in files.values() for part in parts)
-        new = (part for task, parts in files.items() for part in parts if part.segment not in known.get(task, {}))
+        new = (part for task, parts in files.items() for part in parts if part not in before.get(task, ()))
         seconds = uploaded.seconds + time.perf_counter() - started
         cpu_s = uploaded.cpu_s + time.thread_time() - started_cpu
         return events.CheckpointStored(cut.number, instruction.attempt, _bytes(new), seconds, held, cpu_s)

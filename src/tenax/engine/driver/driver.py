@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tenax.application.application import Application, check_rebuilt
+from tenax.application.handover import with_handover
 from tenax.application.rehearsal import has_batches, rehearse
 from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
@@ -26,10 +27,24 @@ from tenax.engine.driver.jobs import JobRunner, group_of
 from tenax.engine.driver.latecomers import Latecomers
 from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
 from tenax.engine.driver.nodes import Nodes
+from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.passes import Passes
 from tenax.engine.driver.query_watch import QueryWatch
+from tenax.engine.driver.rescales import Rescales
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
+from tenax.engine.driver.switching import (
+    Switched,
+    as_recorded,
+    begun,
+    changes_anything,
+    for_version,
+    groups_of,
+    prepare,
+    record,
+    started,
+    staying,
+)
 from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
 from tenax.engine.masters import check_master
@@ -38,10 +53,11 @@ from tenax.engine.protection import Protected, planned
 from tenax.engine.session import Session
 from tenax.engine.shipping import check_shippable, pack
 from tenax.engine.worker.orders import Places, Shipped
-from tenax.errors import EpochLost, StartStopped, StoreFailed
+from tenax.errors import EpochLost, StartStopped, StoreFailed, TenaxError
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Strategy
 from tenax.model.settings import Settings
+from tenax.model.topology_versions import Target
 
 POLL_S = 0.05
 CHECK_EVERY_S = 0.5  # whether the store is still ours
@@ -68,6 +84,7 @@ class Driver:
         plan: Protected | None = None,
         place: Place | None = None,
     ) -> None:
+        settings = with_handover(application, settings)
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.protection)
         if session is None and settings.cluster.master is not None:
@@ -80,17 +97,15 @@ class Driver:
         self.plan = planned(application.topology, settings.protection) if plan is None else plan
         self._place = place
         self.observer = observer
-        self.graph = TaskGraph(application.topology)
-        self._taken = taken = take_over(application, self.graph, folder.resolve(), settings, observer)
-        self.store, self.publisher = taken.store, taken.publisher
-        self.planner, self.ordering = taken.planner, taken.ordering
-        self.application = application = taken.application
+        self._taken = taken = take_over(application, folder.resolve(), settings, observer)
+        self.store, self.publisher, self.planner = taken.store, taken.publisher, taken.planner
+        if taken.application.topology != application.topology:
+            self.plan = planned(taken.application.topology, settings.protection)
         self.store.record_event({"settings": settings.resolved().to_data()})
-        self.latecomers = Latecomers(application, self.graph)
-        self._queries = QueryWatch(
-            self.graph, self.planner, self.publisher, self.store, observer, settings.batches.batch_s
-        )
-        self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
+        self.latecomers = Latecomers(taken.application, self.graph)
+        self._queries = self._watch_queries()
+        self._rescales = Rescales(taken.store, observer.said)
+        self._events: queue.SimpleQueue[events.Event | Switched] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._stop_asked = False
         self._look_s = self._check_s = 0.0
@@ -98,6 +113,21 @@ class Driver:
         self._trace = ""
         self._reported = self.publisher.final
         self._waits = StorageWaits(observer.said, settings.protection.storage_patience_s)
+
+    @property
+    def application(self) -> Application:
+        """What runs, with the tasks of the version of its topology that the run is in."""
+        return self._taken.application
+
+    @property
+    def graph(self) -> TaskGraph:
+        """The tasks of that version."""
+        return self._taken.graph
+
+    @property
+    def ordering(self) -> Ordering:
+        """What is carried from pass to pass."""
+        return self._taken.ordering
 
     def run(self) -> instructions.Stop:
         """Run until the coordinator says stop."""
@@ -128,7 +158,8 @@ class Driver:
         self._events.put(events.StopRequested("asked to"))
 
     def _own_session(self, work: Path) -> Session:
-        return Session(work, self.settings.cluster, stop_asked=lambda: self._stop_asked)
+        cluster = for_version(self.settings, self._taken.version).cluster
+        return Session(work, cluster, stop_asked=lambda: self._stop_asked)
 
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
         session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
@@ -137,11 +168,7 @@ class Driver:
         try:
             self._prepare(session, work)
             afterwards.callback(self.nodes.close)
-            plan = self.plan
-            coordinator = Coordinator(
-                self.graph, self.settings, plan.retain, plan.replicas, self.publisher.published, self._place
-            )
-            return self._loop(coordinator, pool)
+            return self._loop(self._coordinator(), pool)
         finally:
             self._stopping.set()
             pool.shutdown(wait=True, cancel_futures=True)  # nothing may write to what is closed next
@@ -150,19 +177,23 @@ class Driver:
 
     def _prepare(self, session: Session, work: Path) -> None:
         """Make what carries out instructions on this cluster."""
-        given, application, graph = self.settings, self.application, self.graph
-        shipped = Shipped(application, Places(work / NODES, self.store.folder))
-        self._jobs = jobs = JobRunner(session.context, session.context.broadcast(pack(shipped)))
-        self.nodes = nodes = Nodes(session, jobs, work / NODES, given.cluster)
-        self._membership = membership = Membership(session, jobs, nodes, self.observer, self._events.put)
-        uploads = Uploads()
+        self._places = Places(work / NODES, self.store.folder)
+        shipped = pack(Shipped(self.application, self._places))
+        self._jobs = jobs = JobRunner(session.context, session.context.broadcast(shipped))
+        self.nodes = nodes = Nodes(session, jobs, work / NODES, self.settings.cluster)
+        self._membership = Membership(session, jobs, nodes, self.observer, self._events.put)
+        self._equip()
+
+    def _equip(self) -> None:
+        """Make what carries out instructions in the version of the topology that the run is in."""
+        given, uploads = self.settings, Uploads()
         self._passes = Passes(
-            application=application,
-            graph=graph,
+            application=self.application,
+            graph=self.graph,
             run=self._taken,
-            jobs=jobs,
-            nodes=nodes,
-            membership=membership,
+            jobs=self._jobs,
+            nodes=self.nodes,
+            membership=self._membership,
             uploads=uploads,
             latecomers=self.latecomers,
             observer=self.observer,
@@ -170,15 +201,27 @@ class Driver:
             strict_lateness=given.batches.strict_lateness,
         )
         self._checkpoints = Checkpoints(
-            application,
+            self.application,
             self._taken,
-            jobs,
-            nodes,
-            membership,
+            self._jobs,
+            self.nodes,
+            self._membership,
             uploads,
             deadline_s=given.bounds.pass_deadline_s,
             suspends=Strategy.SYNCHRONOUS in given.protection.all_strategies,
         )
+        self.observer.begun(self.application, self._taken.version)
+
+    def _coordinator(self) -> Coordinator:
+        """The coordinator of the version that the run is in."""
+        plan, settings = self.plan, for_version(self.settings, self._taken.version)
+        groups = groups_of(self.application) if settings.elastic.elastic else ()
+        published = self.publisher.published
+        return Coordinator(self.graph, settings, plan.retain, plan.replicas, published, self._place, groups)
+
+    def _watch_queries(self) -> QueryWatch:
+        interval_s = self.settings.batches.batch_s
+        return QueryWatch(self.graph, self.planner, self.publisher, self.store, self.observer, interval_s)
 
     def _loop(self, coordinator: Coordinator, pool: ThreadPoolExecutor) -> instructions.Stop:
         started = pool.submit(self._started)
@@ -194,8 +237,11 @@ class Driver:
             self._queries.look()
             if event is None:
                 continue
+            if isinstance(event, Switched):
+                coordinator, event = self._switched(event, coordinator, pool)
             self._record("event", event)
             decided = coordinator.handle(event)
+            self._rescales.handled(event, decided)
             self._queries.handled(coordinator, event)
             self.observer.handled(coordinator, event, decided)
             self._waits.handled(event, decided)
@@ -209,12 +255,33 @@ class Driver:
                     return each
                 pool.submit(self._carry_out, each)
 
+    def _switched(
+        self, switched: Switched, coordinator: Coordinator, pool: ThreadPoolExecutor
+    ) -> tuple[Coordinator, events.Started]:
+        """Let the coordinator of the next version take over; nodes that it does not need are given back."""
+        before, state = self._taken, coordinator.state
+        self._taken, self.plan = begun(before, switched), switched.prepared.plan
+        self.store.record_event({"version": as_recorded(before, self._taken)})
+        self._jobs.ship(self._jobs.context.broadcast(switched.prepared.packed))
+        self.latecomers.graph = self.graph
+        self._queries.close()
+        self._queries = self._watch_queries()
+        self._equip()
+        version, pool_size = self._taken.version, self.settings.cluster.pool
+        nodes = staying(state.nodes, None if version.nodes is None else version.nodes + pool_size)
+        leaving = tuple(node.name for node in state.nodes if node not in nodes)
+        if leaving:
+            pool.submit(self._membership.release, leaving, len(nodes))
+        if state.wrap_up is not None:
+            self._events.put(events.StopRequested(state.wrap_up.reason))
+        return self._coordinator(), started(coordinator, before, self._taken, switched.order, nodes)
+
     def _record(self, kind: str, happening: Happening) -> None:
         """Write down what happens, with the narrator's words where it has some."""
         text = sentence(happening)
         self.store.record_event({kind: plain(happening)} if text is None else {kind: plain(happening), "text": text})
 
-    def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | None:
+    def _next_event(self, pool: ThreadPoolExecutor) -> events.Event | Switched | None:
         """What was reported; now and then, whether the nodes still live and the store is still ours."""
         now = time.monotonic()
         if now > self._look_s:
@@ -225,6 +292,7 @@ class Driver:
             self._waits.look()
             try:
                 self.store.check_epoch()
+                self._look_for_requests(pool)
             except EpochLost:
                 return events.EpochLost(self.store.epoch + 1)
             except StoreFailed:
@@ -233,6 +301,25 @@ class Driver:
             return self._events.get(timeout=POLL_S)
         except queue.Empty:
             return None
+
+    def _look_for_requests(self, pool: ThreadPoolExecutor) -> None:
+        """Whether somebody wants other numbers of tasks or nodes; what that needs is made ready beside the run."""
+        target = None if self.settings.start.replay else self._rescales.next_request()
+        if target is not None:
+            pool.submit(self._prepare_version, target, asked=True)
+
+    def _prepare_version(self, target: Target, *, asked: bool = False) -> None:
+        try:
+            ready = prepare(self._taken, target, self.settings.protection, self._places)
+        except TenaxError as error:
+            self._rescales.refused(target, str(error))
+            return
+        if not changes_anything(self._taken.version, ready.version):
+            self._rescales.needless(target)
+            return
+        self._rescales.prepared(ready)
+        if asked:
+            self._events.put(events.RescaleAsked(target))
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""
@@ -298,6 +385,11 @@ class Driver:
                     return events.Woken(instruction.outage)
             case instructions.RequestNodes():
                 self._membership.request(instruction.total)
+            case instructions.Rescale():
+                ready = self._rescales.ready(instruction.target)
+                if ready is None:
+                    ready = prepare(self._taken, instruction.target, self.settings.protection, self._places)
+                self._events.put(record(self._taken, instruction, ready))
         return None
 
     def _publish(self, instruction: instructions.Publish) -> events.Event:
@@ -317,5 +409,9 @@ class Driver:
 
     def _started(self) -> events.Started:
         nodes = self._membership.first_nodes(lambda: self._stop_asked)
-        logged, published = self.planner.logged, dict(self.publisher.published)
-        return events.Started(self.store.epoch, nodes, self._taken.checkpoint, logged, published, self._taken.load)
+        taken, logged, published = self._taken, self.planner.logged, dict(self.publisher.published)
+        return events.Started(
+            *(self.store.epoch, nodes, taken.checkpoint, logged, published, taken.load),
+            passes=taken.begun,
+            next_version=taken.next_version,
+        )

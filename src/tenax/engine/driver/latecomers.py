@@ -64,7 +64,7 @@ class Latecomers:
     """
 
     def __init__(self, application: Application, graph: TaskGraph) -> None:
-        self._graph = graph
+        self.graph = graph
         self._lateness_us = {name: source.lateness_us for name, source in application.sources.items()}
         self._sources = {name: _Source(late_output(name) in application.sinks) for name in application.sources}
         self._operators: dict[str, _Count] = {}
@@ -140,7 +140,7 @@ class Latecomers:
             if step.role is Role.PRIMARY and not step.tentative and step.rebuilding is None
         }
         for report in reports:
-            task = self._graph.task(report.task)
+            task = self.graph.task(report.task)
             if task in count and report.role is Role.PRIMARY:
                 yield task, report
 

@@ -86,6 +86,14 @@ class Membership:
         except Exception as error:
             self._observer.said(f"{total} nodes were asked for, and the cluster answered {one_line(error)}")
 
+    def release(self, names: Iterable[str], total: int) -> None:
+        """Give nodes back that hold nothing of the run any more, so that there are so many."""
+        infos = [info for info in map(self._nodes.give_up, names) if info is not None]
+        try:
+            self._session.release_nodes([info.executor for info in infos], total)
+        except Exception as error:
+            self._observer.said(f"{len(infos)} nodes were given back, and the cluster answered {one_line(error)}")
+
     @contextmanager
     def bounded(self, group: str, names: Iterable[str], deadline_s: float) -> Iterator[threading.Event]:
         """While this lasts, a job runs on these nodes; after its deadline it is ended, and those it waits for are lost.

@@ -146,6 +146,12 @@ class Ordering:
         for task, times_us in highest_us.items():
             self._highest_us[self._graph.number(Task.parse(task))] |= dict(enumerate(times_us, start=batch))
 
+    def follow(self, before: Ordering) -> None:
+        """Go on from what was known of the sources in the version of the topology before."""
+        with before._lock:
+            known = {before._graph.task(number): dict(times_us) for number, times_us in before._highest_us.items()}
+        self._highest_us = {self._graph.number(task): times_us for task, times_us in known.items()}
+
     def _read_beside(self, steps: Sequence[StepOrder], homes: dict[int, tuple[int, ...]]) -> list[StepOrder]:
         """Sources once more wherever a partner of theirs has a replica: reading twice is cheaper than a shuffle."""
         beside = []

@@ -21,20 +21,19 @@ from tenax.model.tasks import Task
 class Publisher:
     """Keeps what passes have staged until it is committed, final or tentative.
 
-    `published` is the newest final batch of every task with results, and stays so over restarts. Results up to
-    `elsewhere`, of every partition of an output, are in a folder that it had before.
+    - `published` is the newest final batch of every task with results, and stays so over restarts. The tasks are those
+      of the version of the topology that was begun last; results before it are all committed.
+    - Results up to `elsewhere`, of every partition of an output, are in a folder that it had before.
     """
 
     def __init__(
         self,
         application: Application,
-        graph: TaskGraph,
         folder: Path,
         identity: str,
         epoch: int,
         elsewhere: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self._graph = graph
         self._places = {name: sink.place for name, sink in application.sinks.items()}
         self._elsewhere = elsewhere or {}
         self._committers: dict[str, Committer] = {
@@ -43,10 +42,15 @@ class Publisher:
         self._staged: dict[PassId, dict[tuple[Task, int], list[Staged]]] = {}
         self._lock = threading.Lock()
         self.published: dict[Task, int] = {}
+
+    def begin(self, graph: TaskGraph, after: int) -> None:
+        """Publish results of these tasks from now on; all results up to batch `after` were committed by others."""
+        self._graph = graph
+        self.published = {}
         for operator in graph.operators:
             names = [name for name in (operator.name, late_output(operator.name)) if name in self._committers]
             for index in range(operator.parallelism) if names else ():
-                last = min(max(self._committers[name].last_batch(index), self._before(name, index)) for name in names)
+                last = min(self._last_batch(name, index, after) for name in names)
                 self.published[Task(operator.name, index)] = last
 
     @property
@@ -71,8 +75,17 @@ class Publisher:
 
     @property
     def final(self) -> int:
-        """The newest batch of which all final results are committed."""
-        return min(self.published.values(), default=0)
+        """The newest batch of which all final results are committed, also those of earlier versions."""
+        owed = (batch - 1 for committer in self._committers.values() for batch, _ in committer.owed)
+        return min((*self.published.values(), *owed), default=0)
+
+    def _last_batch(self, output: str, partition: int, after: int) -> int:
+        """The newest batch up to which the results of a partition are there; what is lost among them is owed."""
+        committer = self._committers[output]
+        last = committer.last_batch(partition)
+        if any(number == partition and batch <= after for batch, number in committer.owed):
+            return last
+        return max(last, self._before(output, partition), after)
 
     def _before(self, output: str, partition: int) -> int:
         """The newest batch of which a result is where the output went before."""

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from tenax.application.application import Application
 from tenax.application.rehearsal import logged_positions, with_known_schemas
+from tenax.application.scaling import first_version, next_version, rescaled
 from tenax.batching.batches import BatchPlanner
 from tenax.connectors.source import Limits
 from tenax.control.load import LOAD, Load
-from tenax.control.versions import Cut
+from tenax.control.versions import Cut, PassId
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.publishing import Publisher
 from tenax.engine.observer import Observer
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import FIRST_ROWS, Settings
+from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target, TopologyVersion
 from tenax.store import cuts, records
 from tenax.store.checkpoints import ValidCheckpoint
 from tenax.store.store import Store
+from tenax.store.topology_versions import VERSION, ask, read_versions, record_version
 from tenax.takeover.admission import admitted, fence
-from tenax.takeover.changes import Changes
+from tenax.takeover.changes import Changes, Segments
 from tenax.takeover.consistency import check_takeover, newest_batch, outputs_of
+from tenax.takeover.recut import recut
+from tenax.takeover.shared_load import shared_load
 from tenax.takeover.verification import note_outputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TakenOver:
     """A store that belongs to a driver, and where its run stands; no `checkpoint` if it begins at the beginning.
 
     With it comes the `load` that had been measured by then, if any. The `application` has the schemas that the run
-    goes on with.
+    goes on with, and the tasks of the `version` of its topology that the checkpoint is of; `declared` is as its user
+    wrote it. `known` are all versions that are recorded: a run that went back before the beginning of the next one has
+    yet to come to it.
+    - Versions of states that were cut anew count as made by passes of this epoch: so many have `begun`.
     """
 
     application: Application
+    declared: Application
+    version: TopologyVersion
+    known: tuple[TopologyVersion, ...]
     store: Store
     publisher: Publisher
     planner: BatchPlanner
@@ -41,27 +55,42 @@ class TakenOver:
     checkpoint: Cut | None
     run_id: str
     load: Load | None
+    begun: int = 0
+
+    @cached_property
+    def graph(self) -> TaskGraph:
+        """The tasks of the application."""
+        return TaskGraph(self.application.topology)
+
+    @property
+    def next_version(self) -> Target | None:
+        """What the run comes to behind a batch that it is not through yet."""
+        return Target.of(self.known[self.version.number]) if self.version.number < len(self.known) else None
 
 
-def take_over(
-    application: Application, graph: TaskGraph, folder: Path, settings: Settings, observer: Observer
-) -> TakenOver:
+def take_over(application: Application, folder: Path, settings: Settings, observer: Observer) -> TakenOver:
     """Claim a store, which must be of this code, or of code whose change is accepted.
 
     - All that may be refused is refused before the claim: a driver that still runs is not disturbed for nothing, and
       what was lost can still be put back.
     - From the claim on, the driver that had the store before commits nothing more.
     """
-    application = with_known_schemas(application, logged_positions(folder))
-    fingerprint = application.fingerprint()
-    admission = admitted(application, folder, fingerprint, settings.start.accept_changes)
-    check_takeover(folder, application, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
+    declared = with_known_schemas(application, logged_positions(folder))
+    fingerprint = declared.fingerprint()
+    running = _newest(declared, folder)
+    admission = admitted(running, folder, fingerprint, settings.start.accept_changes)
+    known = read_versions(folder) or _first(declared, admission)
+    next_version(running, known[-1], _wanted(admission), after=0, nodes=None, cause="")  # refuses what cannot be
+    check_takeover(folder, running, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
     store = Store.open(folder, admission.fingerprint, admitted=True)
     fence(admission, folder, store.epoch)
-    changes = admitted(application, folder, fingerprint, settings.start.accept_changes)  # as the last driver left it
+    running = _newest(declared, folder)  # as the last driver left it
+    changes = admitted(running, folder, fingerprint, settings.start.accept_changes)
+    known = _versions(store, declared, changes)
     run_id = f"{store.identity}-{store.epoch}"
-    publisher = Publisher(application, graph, folder, store.identity, store.epoch, changes.elsewhere)
-    note_outputs(folder, outputs_of(application))
+    publisher = Publisher(application, folder, store.identity, store.epoch, changes.elsewhere)
+    publisher.begin(TaskGraph(running.topology), known[-1].after)
+    note_outputs(folder, outputs_of(running))
     batches = settings.batches
     limits = Limits(batches.max_rows or FIRST_ROWS, *([] if batches.max_bytes is None else [batches.max_bytes]))
     planner = BatchPlanner(
@@ -73,15 +102,70 @@ def take_over(
         drain=settings.start.drain,
         tell=observer.said,
     )
-    ordering = Ordering(application, graph, planner, run_id)
-    planner.follow(ordering.newest_event_times)
     _tell_results(store, publisher, observer)
-    checkpoint, load = _restored(graph, store, publisher, ordering, changes, observer)
+    restored = _restored(declared, known, store, publisher, changes, observer)
+    application, checkpoint = restored.application, restored.checkpoint
+    publisher.begin(TaskGraph(application.topology), restored.version.after)
+    ordering = Ordering(application, TaskGraph(application.topology), planner, run_id)
+    planner.follow(ordering.newest_event_times)
+    if checkpoint is not None:
+        ordering.restore(checkpoint.oldest_batch, restored.highest_us)
+        ordering.keep(checkpoint, restored.segments)
     _record(changes, store, checkpoint, publisher, observer)
+    _ask(store, changes)
     _renew(store, planner, publisher, checkpoint, observer)
-    application = with_known_schemas(application, planner.positions)  # of batches that are planned anew, as it is now
-    ordering.schemas = application.schemas
-    return TakenOver(application, store, publisher, planner, ordering, checkpoint, run_id, load)
+    # of batches that are planned anew, as it is now
+    with_schemas = with_known_schemas(application, planner.positions)
+    ordering.schemas = with_schemas.schemas
+    return TakenOver(
+        with_schemas,
+        replace(declared, schemas=with_schemas.schemas),
+        restored.version,
+        known,
+        store,
+        publisher,
+        planner,
+        ordering,
+        checkpoint,
+        run_id,
+        restored.load,
+        restored.begun,
+    )
+
+
+def _newest(application: Application, folder: Path) -> Application:
+    """An application in the newest version of its topology that a store knows; as it is if it knows none."""
+    known = read_versions(folder)
+    return rescaled(application, known[-1]) if known else application
+
+
+def _versions(store: Store, declared: Application, changes: Changes) -> tuple[TopologyVersion, ...]:
+    """All versions of a store's topology; the first one is recorded when its first driver begins."""
+    known = read_versions(store.folder)
+    for version in () if known else _first(declared, changes):
+        record_version(store.folder, version, store.check_epoch)
+    return known or read_versions(store.folder)
+
+
+def _first(declared: Application, changes: Changes) -> tuple[TopologyVersion, ...]:
+    """What a store begins with: an application as it is, but for numbers of tasks that it has only now."""
+    before = {name: tasks for name, (tasks, _) in changes.rescaled.items()}
+    return (first_version(rescaled(declared, TopologyVersion(1, 0, before))),)
+
+
+def _wanted(changes: Changes) -> dict[str, int]:
+    return {name: tasks for name, (_, tasks) in changes.rescaled.items()}
+
+
+def _ask(store: Store, changes: Changes) -> None:
+    """Ask ourselves for the numbers of tasks that an application has now and had not: that survives this driver."""
+    if changes.rescaled:
+        ask(store.folder, Target(_wanted(changes), cause="so the application says now"))
+
+
+def _tasks(application: Application) -> tuple[Task, ...]:
+    graph = TaskGraph(application.topology)
+    return graph.tasks(range(len(graph)))
 
 
 def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> None:
@@ -92,10 +176,31 @@ def _tell_results(store: Store, publisher: Publisher, observer: Observer) -> Non
         observer.said(notice)
 
 
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    """Where a run begins: in which version, from which checkpoint, whose parts lie in these segments."""
+
+    application: Application
+    version: TopologyVersion
+    checkpoint: Cut | None = None
+    segments: Segments = field(default_factory=dict)
+    highest_us: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    load: Load | None = None
+    begun: int = 0
+
+
 def _restored(
-    graph: TaskGraph, store: Store, publisher: Publisher, ordering: Ordering, changes: Changes, observer: Observer
-) -> tuple[Cut | None, Load | None]:
-    """The newest checkpoint that is whole, and older than any result that is lost; with the load noted there."""
+    declared: Application,
+    known: Sequence[TopologyVersion],
+    store: Store,
+    publisher: Publisher,
+    changes: Changes,
+    observer: Observer,
+) -> _Restored:
+    """The newest checkpoint that is whole, and older than any result that is lost; with the load noted there.
+
+    If a version of the topology begins right behind it, the run begins in that one.
+    """
     final = publisher.final
     newest = store.newest_valid(fits=(lambda checkpoint: newest_batch(checkpoint) <= final) if publisher.owed else None)
     for damage in newest.damage:
@@ -105,17 +210,24 @@ def _restored(
     changes.check_way_back(store.folder, checkpoint, newest.damage)
     store.set_aside(0 if checkpoint is None else checkpoint.number)
     if checkpoint is None:
-        return None, None
+        version = next(version for version in reversed(known) if version.after == 0)
+        return _Restored(rescaled(declared, version), version)
     notes = records.mapping(checkpoint.notes)
+    version = known[records.integer(notes, VERSION) - 1 if VERSION in notes else 0]
+    application = rescaled(declared, version)
     cut = cuts.from_record(checkpoint.number, notes)
-    cut, segments = changes.applied(cut, checkpoint.segments, graph.tasks(range(len(graph))))
-    highest_us = records.mapping(notes["highest_us"])
-    ordering.restore(
-        cut.oldest_batch,
-        {task: [int(str(time_us)) for time_us in records.items(times)] for task, times in highest_us.items()},
-    )
-    ordering.keep(cut, segments)
-    return cut, Load.from_data(records.mapping(notes[LOAD])) if LOAD in notes else None
+    cut, segments = changes.applied(cut, checkpoint.segments, _tasks(application))
+    begun, load = 0, Load.from_data(records.mapping(notes[LOAD])) if LOAD in notes else None
+    while version.number < len(known) and known[version.number].after == cut.oldest_batch == cut.newest_batch:
+        begun, before, version = begun + 1, application, known[version.number]
+        application = rescaled(declared, version)
+        cut, segments = recut(cut, segments, before, application, PassId(store.epoch, begun))
+        load = None if load is None else shared_load(load, before, application)
+    highest_us = {
+        task: [int(str(time_us)) for time_us in records.items(times)]
+        for task, times in records.mapping(notes["highest_us"]).items()
+    }
+    return _Restored(application, version, cut, segments, highest_us, load, begun)
 
 
 def _record(changes: Changes, store: Store, checkpoint: Cut | None, publisher: Publisher, observer: Observer) -> None:

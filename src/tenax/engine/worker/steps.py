@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tenax.application.application import Application, late_output
+from tenax.application.scaling import state_keys
 from tenax.application.schemas import inputs_of
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.connectors.lifecycle import Connections
@@ -32,7 +33,7 @@ from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
-from tenax.errors import SourceFailed, StoreFailed, UnreadableSource
+from tenax.errors import DamagedStore, SourceFailed, StoreFailed, UnreadableSource
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
@@ -109,6 +110,7 @@ class Worker:
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
         self.sinks = Connections(application.sinks)
+        self._keys = [state_keys(application, operator.name) for operator in self.graph.operators]
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
         self._empty_outputs: dict[int, pl.DataFrame] = {}
         self._empty_inputs: dict[int, tuple[pl.DataFrame, ...]] = {}
@@ -216,11 +218,18 @@ class Worker:
         self.states.drop_before(name, order.keep)
 
     def _begin(self, step: StepOrder) -> Work:
-        computation = self.computations[self.graph.operator_of[step.task]]
+        operator = int(self.graph.operator_of[step.task])
+        computation = self.computations[operator]
         if computation.stateless:
             return Work(step, Held(step.start, {}, {}), highest_us=[step.highest_us])
         started = time.perf_counter()
-        held = self.states.load(step.start, step.restored, computation.initial())
+        name = self.graph.operators[operator].name
+        try:
+            held = self.states.load(step.start, step.restored, computation, self._keys[operator])
+        except (StoreFailed, DamagedStore, OSError):
+            raise
+        except RAISED as error:  # states that cannot be merged, or not by their own computation
+            raise StepFailed(_failure(error, name, self.names[step.task], step.start.batch)) from error
         return Work(step, held, restore_s=0.0 if step.restored is None else time.perf_counter() - started)
 
     def _finish(self, order: Order, work: Work) -> Report:
@@ -414,8 +423,11 @@ class Worker:
         producer, consumer = (self.graph.operators[number] for number in (stream.producer, stream.consumer))
         key = (stream.consumer, consumers.start, consumers.stop)
         if key not in self._owners:
+            table = self.application.tables.get(consumer.name)
             weights = consumer.weights or (1.0,) * consumer.parallelism
-            self._owners[key] = owners(weights[consumers.start : consumers.stop])
+            self._owners[key] = (
+                owners(weights[consumers.start : consumers.stop]) if table is None else np.array(table, np.uint16)
+            )
         keys = self.application.keys[producer.name, consumer.name]
         return split(rows, keys, self._owners[key], len(consumers))
 
