@@ -50,7 +50,7 @@ def record_version(store: Path, version: TopologyVersion, check_epoch: Callable[
     durable.make_folder(store / VERSIONS, below=store)
     path = store / VERSIONS / f"{version.number:08d}.json"
     try:
-        durable.create_exclusively(path, records.encode(_record(version)))
+        durable.create_exclusively(path, records.encode(to_record(version)))
     except FileExistsError:
         check_epoch()
         if _version(path) != version:
@@ -128,7 +128,8 @@ def _numbers(folder: Path) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
-def _record(version: TopologyVersion) -> JsonObject:
+def to_record(version: TopologyVersion) -> JsonObject:
+    """A version as plain data."""
     return {
         "number": version.number,
         "after": version.after,
