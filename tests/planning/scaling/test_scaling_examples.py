@@ -10,7 +10,18 @@ from planning.scaling.demands import GROUPS, demand, roads
 
 from tenax.errors import InvalidPlan, InvalidRequest
 from tenax.model.elasticity import POLICIES
-from tenax.planning.scaling import ALGORITHMS, Demand, Direction, Group, Keep, Rescale, check_scaling, plan_scaling
+from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.planning.scaling import (
+    ALGORITHMS,
+    Demand,
+    Direction,
+    Group,
+    Keep,
+    Rescale,
+    check_scaling,
+    declared_groups,
+    plan_scaling,
+)
 
 BUSY: dict[str, float | tuple[float, ...]] = {"rows": 0.04, "parse": 0.16, "speed": 0.4, "jams": 0.2, "top": 0.02}
 
@@ -128,7 +139,7 @@ def test_a_shape_that_is_not_allowed_is_put_right() -> None:
 
 def test_a_search_that_gives_up_still_finds_what_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenax.planning.scaling.rates.MAX_TRIES", 0)
-    wanted = busy(factor=3.0)
+    wanted = busy(factor=2.9)
     plan = plan_scaling(wanted)
     assert isinstance(plan, Rescale)
     assert (plan.feasible, plan.optimal) == (True, False)
@@ -154,6 +165,29 @@ def test_a_demand_that_makes_no_sense_is_one_line(words: dict[str, Any], message
         replace(busy(), **words)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_full_streams_are_shared_by_key_and_partners_go_together() -> None:
+    """
+    s (2) ─one-to-one─▶ a (2) ═══▶ b (3) ─one-to-one─▶ c (3) ══merge══▶ d (1)
+                                     └─one-to-one─▶ e (3) ◀═══ a
+    """
+    full, merge, alike = Partitioning.FULL, Partitioning.MERGE, Partitioning.ONE_TO_ONE
+    topology = Topology(
+        "t",
+        (
+            Operator("s", 2),
+            Operator("a", 2, (Input("s", alike),)),
+            Operator("b", 3, (Input("a", full),)),
+            Operator("c", 3, (Input("b", alike),)),
+            Operator("d", 1, (Input("c", merge),)),
+            Operator("e", 3, (Input("b", alike), Input("a", full))),
+            Operator("f", 2, (Input("d", full),)),
+        ),
+    )
+    groups = declared_groups(topology)
+    assert [group.operators for group in groups] == [("b", "c", "e"), ("f",)]
+    assert {(group.fewest, group.most) for group in groups} == {(1, 128)}
 
 
 def test_unknown_algorithms_and_groups_without_sense_are_refused() -> None:

@@ -223,6 +223,12 @@ def test_nothing_is_decided_by_what_is_not_as_usual(words: dict[str, object], re
     assert watch.asks == ()
 
 
+def test_without_an_interval_nothing_is_decided() -> None:
+    _, decision = decided(seen(2500, 10), seen(2500, 20), scope=replace(SCOPE, interval_s=0.0))
+    assert isinstance(decision, Waits)
+    assert decision.reason.startswith("batches follow each other at once")
+
+
 def test_a_rescale_under_way_is_waited_for_and_one_that_never_comes_is_decided_anew() -> None:
     watch, asked = decided(seen(2500, 10), seen(2500, 20))
     assert isinstance(asked, Rescale)

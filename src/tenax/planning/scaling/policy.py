@@ -120,6 +120,8 @@ Decision = Keep | Waits | Rescale
 
 def decide(watch: Watch, scope: Scope, seen: Observation) -> tuple[Watch, Decision]:
     """What a period decides, and what is remembered of it. Pure: the same periods give the same decisions."""
+    if not scope.interval_s:
+        return watch, Waits("batches follow each other at once: no interval says how long a pass may take")
     now = replace(watch, backlog=seen.backlog)
     now, under_way = _arrived(now, scope, seen)
     if under_way is not None:
