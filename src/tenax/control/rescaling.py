@@ -72,7 +72,7 @@ def handed_over(
 def rescale_asked(state: RunState, event: RescaleAsked) -> Learned:
     """A newer wish takes the place of one that waits."""
     known = state.rescaling
-    if state.wrap_up is not None:
+    if ends(state):
         return Ignored("the run is ending")
     if known is not None and (known.stage is not Stage.WAITING or known.target.version is not None):
         return Ignored("another rescale is under way")
@@ -118,6 +118,11 @@ def is_paused(state: RunState) -> bool:
     return state.rescaling is not None and state.rescaling.stage is not Stage.WAITING
 
 
+def ends(state: RunState) -> bool:
+    """Whether no batch will follow: the end was asked for, or the sources have ended and all is finished."""
+    return state.wrap_up is not None or (state.logs.ended and state.finished == state.logs.logged)
+
+
 def ended(state: RunState, stop: Stop) -> list[Decided]:
     """The run is over: what waited will not be done.
 
@@ -143,7 +148,7 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
     if known.asked_s is None and state.checkpoints.seen_s:
         known = replace(known, asked_s=state.checkpoints.seen_s)
         state = replace(state, rescaling=known)
-    if state.wrap_up is not None:
+    if ends(state):
         if known.target.version is not None:
             return replace(state, rescaling=replace(known, stage=Stage.WAITING)), None
         return replace(state, rescaling=None), RescaleGivenUp(known.target, "the run is ending")
