@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dialogues import HOMES, MAX_ROUNDS, NODES, SETTINGS, TREE, A, B, C, D, Dialogue, E, goes_on, tree_at
+from dialogues import HOMES, NODES, SETTINGS, TREE, A, B, C, D, Dialogue, E, tree_at
+from rescales import PUBLISH, TARGET, asked, comes_to_store, live, order_of, stage, stored, storing, switching
 
 from tenax.control.events import (
     CheckpointFailed,
     EpochLost,
     LoggingFailed,
-    NodesJoined,
-    NodesLost,
-    PassFailed,
     PassFinished,
     PublishFailed,
     RescaleAsked,
@@ -20,80 +18,15 @@ from tenax.control.events import (
     Started,
     StopRequested,
     TaskReport,
-    Woken,
 )
 from tenax.control.instructions import Rescale
-from tenax.control.recovery.failures import JobFailed
-from tenax.control.rescaling import NODES_PATIENCE_S, handed_over
+from tenax.control.rescaling import NODES_PATIENCE_S
 from tenax.control.state import LogRequest, Stage
 from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, Version
 from tenax.model.cluster import Node
 from tenax.model.protection import Strategy
 from tenax.model.settings import Settings
-from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target, TopologyVersion
-
-# The tree of dialogues.py; each of its tasks has a node of its own, and n6 has none:
-# a[0] n1 ──▶ e[0] n5 (output)
-#    ╰──────▶ b[0] n2 ──▶ c[0] n3 ──▶ d[0] n4 (output)
-TARGET = Target({"b": 3})
-PUBLISH = "publish 1.3: e[0] 5-6, d[0] 5-6"
-
-
-def stored(batch: int, made_by: str) -> str:
-    tasks = ", ".join(f"{task}@{batch}/{made_by} {HOMES[task]}" for task in (A, E, B, C, D))
-    return f"store {batch}: {tasks}"
-
-
-def live(number: int, first: int, start: str, nodes: str = "12345", attempt: str = "") -> list[str]:
-    of_a, of_b, of_c, of_d, of_e = map(int, nodes)
-    return [
-        f"live 1.{number}, batches {first}-{first + 1}, keep {first - 1}{attempt}",
-        f"  a[0] n{of_a} {start}, e[0] n{of_e} {start}, b[0] n{of_b} {start}, c[0] n{of_c} {start}, "
-        f"d[0] n{of_d} {start}",
-    ]
-
-
-def asked(batch: int = 4, target: Target = TARGET, settings: Settings = SETTINGS) -> Dialogue:
-    """A run that has come to a batch, and is asked for another version; its next pass runs."""
-    talk = tree_at(batch, settings)
-    assert talk.tell(RescaleAsked(target))[0] == f"planned: {target.words}"
-    return talk
-
-
-def storing(settings: Settings = SETTINGS) -> Dialogue:
-    """The checkpoint of all tasks at batch 6 is under way."""
-    talk = asked(settings=settings)
-    talk.finishes_live()
-    assert talk.publishes() == [stored(6, "1.3")]
-    return talk
-
-
-def switching(settings: Settings = SETTINGS) -> Dialogue:
-    """The driver records the next version, behind batch 6."""
-    talk = storing(settings)
-    assert talk.stores() == ["rescale from cut 6 at 6-6, passes up to 3: b to 3 tasks"]
-    return talk
-
-
-def comes_to_store(talk: Dialogue) -> None:
-    """All that is asked for is done, until the run has paused and stores all tasks."""
-    for _ in range(MAX_ROUNDS):
-        state = talk.coordinator.state
-        if stage(talk) is Stage.PAUSED and state.checkpoints.storing is not None:
-            return
-        if state.logs.publishing is not None:
-            talk.publishes()
-        elif state.passes.round is not None:
-            talk.finishes_round()
-        else:
-            talk.finishes_live()
-    raise AssertionError("a rescale is not put off for ever")
-
-
-def stage(talk: Dialogue) -> Stage | None:
-    known = talk.coordinator.state.rescaling
-    return None if known is None else known.stage
 
 
 def test_a_rescale_pauses_publishes_stores_all_tasks_at_one_batch_and_switches() -> None:
@@ -450,100 +383,3 @@ def test_a_stop_before_a_recorded_version_needs_no_switch() -> None:
         talk.finishes_live()
     assert talk.tell(StopRequested()) == []
     assert talk.stores()[-1] == "stop stopped: asked to"
-
-
-# What goes over to the next coordinator
-
-
-def order_of(talk: Dialogue) -> Rescale:
-    (order,) = (each for each in talk.coordinator.log[-1].decided if isinstance(each, Rescale))
-    return order
-
-
-def begun(
-    talk: Dialogue, order: Rescale, nodes: tuple[Node, ...] = NODES, homes: Mapping[Task, str] | None = None
-) -> Dialogue:
-    """The next coordinator; of the same topology, for simplicity."""
-    cut = Cut(6, tuple(Version(task, 6, PassId(1, order.passes + 1)) for task in (A, E, B, C, D)))
-    started = handed_over(talk.coordinator.state, order, cut, nodes, {E: 6, D: 6})
-    return Dialogue(TREE, homes, nodes, talk.coordinator.settings, started=started)
-
-
-def test_pass_ids_are_not_used_again() -> None:
-    talk = switching()
-    following = begun(talk, order_of(talk))
-    assert following.live is not None
-    assert following.live.pass_id == PassId(1, 5)  # 1.4 names what was re-cut
-    assert following.live.first == 7
-
-
-def test_batches_that_are_being_logged_belong_to_the_next_version() -> None:
-    talk = storing()
-    state = talk.coordinator.state
-    talk.coordinator._state = replace(state, logs=replace(state.logs, logging=LogRequest(21, 4, 1)))
-    talk.stores()
-    following = begun(talk, order_of(talk))
-    assert following.coordinator.state.logs.logging == LogRequest(21, 4, 1)
-    assert following.tell(LoggingFailed(21, 1, "x")) == ["log 6 from 21, attempt 2"]
-
-
-def test_nodes_that_are_gone_do_not_come_back_in_the_next_version() -> None:
-    talk = switching()
-    order = order_of(talk)
-    talk.loses("n6", "n7")  # n7 has come and gone before anybody was told
-    following = begun(talk, order, NODES[:5])
-    assert following.tell(NodesJoined((Node("n7"),))) == []
-    assert following.coordinator.log[-1].ignored == "these nodes are known"
-
-
-def test_what_an_outage_was_waited_for_does_not_end_a_wait_of_the_next_version() -> None:
-    settings = SETTINGS.but(tentative_delay="5s")
-    talk = tree_at(4, settings)
-    assert "wake after 5 s, outage 1" in talk.loses("n3")
-    talk.tell(RescaleAsked(TARGET))
-    comes_to_store(talk)
-    talk.stores()
-    following = begun(talk, order_of(talk), talk.coordinator.state.nodes)
-    assert "wake after 5 s, outage 2" in following.loses("n4")
-    assert following.tell(Woken(1)) == []
-    assert following.coordinator.log[-1].ignored == "this outage does not wait"
-
-
-def test_late_answers_to_what_the_version_before_asked_for_are_ignored() -> None:
-    talk = switching()
-    following = begun(talk, order_of(talk))
-    for event in (PassFailed(PassId(1, 3), JobFailed("x")), CheckpointFailed(6, 1, "x"), RescaleFailed(1, "x")):
-        assert following.tell(event) == []
-        assert following.coordinator.log[-1].ignored
-
-
-def test_a_version_whose_nodes_were_all_lost_meanwhile_waits_for_others() -> None:
-    talk = switching()
-    order = order_of(talk)
-    talk.tell(NodesLost(tuple(node.name for node in NODES)))
-    following = begun(talk, order, ())
-    assert following.coordinator.state.stop is None
-    assert following.live is None
-    assert following.gains(Node("n7"))[0].startswith("recover a[0] n7, ")
-    assert following.live is not None
-
-
-def test_a_version_for_which_there_is_no_room_left_goes_on_with_what_fits() -> None:
-    talk = switching()
-    following = begun(talk, order_of(talk), (Node("n1", slots=3),))
-    assert following.coordinator.state.stop is None
-    assert [task.operator for task in following.coordinator.state.placement.waiting] == ["c", "d"]
-
-
-def test_a_switch_that_fails_leaves_strategies_as_they_were() -> None:
-    # a checkpoint of all acknowledges all outputs: nothing is due to a sweep before the next interval
-    settings = SETTINGS.but(checkpoint=Strategy.SWEEPING, checkpoint_every=4)
-    talk = asked(settings=settings)
-    talk.finishes_live()
-    talk.publishes()
-    talk.stores()
-    talk.tell(RescaleFailed(1, "x"))
-    talk.tell(RescaleFailed(2, "x"))
-    assert talk.coordinator.state.newest.known_acknowledged == (6,) * 5
-    assert not any("store" in said for said in talk.finishes_live())
-    assert goes_on(talk, 4)

@@ -275,7 +275,7 @@ def passes_begin_while_a_run_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_all_tasks_are_stored_before_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_versions", lambda state: state.newest.points)
+    monkeypatch.setattr(control, "_version", lambda _, point: point)
 
 
 def versions_begin_amid_results_that_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
