@@ -237,7 +237,7 @@ app.command("scaling")(scaling_command)
 
 def _graph(file: Path, options: list[str] | None, store: Path | None) -> tuple[TaskGraph, float | None]:
     """The graph to plan for; with a store as it was measured, and what recovery takes beside steps then."""
-    topology = topology_of(file, options)
+    topology = topology_of(file, options, store)
     if store is None:
         return TaskGraph(topology), None
     topology, measures = measured(topology, store)

@@ -79,7 +79,7 @@ def scaling_command(
 
     Example: tenax plan scaling traffic.yaml --rate 6000 --target 0.5 --json
     """
-    topology, groups = _parts(file, options)
+    topology, groups = _parts(file, options, store)
     now = _declared(file, topology, batch) if store is None else _of_run(topology, store, batch)
     bounds = _nodes(nodes)
     factor = _factor(rate, now.rows_per_s)
@@ -102,12 +102,12 @@ def scaling_command(
         _print(plan, demand, factor * now.rows_per_s)
 
 
-def _parts(file: Path, options: list[str] | None) -> tuple[Topology, tuple[Group, ...]]:
+def _parts(file: Path, options: list[str] | None, store: Path | None) -> tuple[Topology, tuple[Group, ...]]:
     """The topology, and what can be split and merged in it."""
     if file.suffix == PYTHON:
         from tenax.engine.driver.switching import groups_of
 
-        application = application_of(file, options)
+        application = application_of(file, options, store)
         return application.topology, groups_of(application)
     topology = topology_of(file, options)
     return topology, declared_groups(topology)
