@@ -110,6 +110,12 @@ def answer(store: Path, number: int, done: bool, words: str) -> None:
         return
 
 
+def overtake(store: Path, number: int) -> None:
+    """Answer the open requests just before this one: it has taken their place."""
+    while (number := number - 1) > 0 and answered(store, number) is None:
+        answer(store, number, done=False, words="a newer request has taken its place")
+
+
 def answered(store: Path, number: int) -> tuple[bool, str] | None:
     """Whether a request was done, and what there is to say of it; None as long as it is open."""
     path = store / REQUESTS / _done(number)
