@@ -42,7 +42,9 @@ def measures(load: Load, cut: Cut, settings: Settings) -> Measures:
         batches,
         tuple(task.state_bytes for task in load.tasks),
         load.restore_s,
-        rounds * load.levels * load.fixed_s,
+        rounds,
+        load.levels,
+        load.fixed_s,
     )
 
 
@@ -54,9 +56,15 @@ def plan_backups(run: Run, state: RunState) -> tuple[RunState, PlanBackups | Non
     if state.phase is not Phase.RUNNING or state.wrap_up is not None or state.outage is not None:
         return state, None
     load = replace(state.load, interval=interval(run, state))
+    homes = {
+        task: known.primary.node
+        for task, known in zip(run.tasks, state.tasks, strict=True)
+        if known.primary is not None
+    }
+    covered = frozenset(task for task, known in zip(run.tasks, state.tasks, strict=True) if known.in_step is not None)
     return (
         replace(state, promises=replace(asked, due=False, request=state.finished)),
-        PlanBackups(state.finished, measures(load, state.newest, run.settings), asked.retained_by),
+        PlanBackups(state.finished, measures(load, state.newest, run.settings), asked.retained_by, homes, covered),
     )
 
 
@@ -89,8 +97,8 @@ def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
 
 
 def _broken(promise: Promise) -> frozenset[str]:
-    """The operators by which a promise is broken: single tasks come and go with every measure."""
-    return frozenset(task.operator for task in promise.broken_by)
+    """The operators and nodes by which a promise is broken: single tasks come and go with every measure."""
+    return frozenset([*(task.operator for task in promise.broken_by), *promise.late_nodes])
 
 
 def _sorted(run: Run, tasks: Iterable[Task]) -> tuple[Task, ...]:

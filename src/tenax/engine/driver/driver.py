@@ -280,8 +280,10 @@ class Driver:
             case instructions.PlanReplicas():
                 return self._plan(instruction)
             case instructions.PlanBackups():
-                measures, present = instruction.measures, instruction.backups
-                followed = self.plan.followed(measures, present, detection_s=LOOK_EVERY_S)
+                order = instruction
+                followed = self.plan.followed(
+                    order.measures, order.backups, order.homes, order.covered, detection_s=LOOK_EVERY_S
+                )
                 return events.BackupsPlanned(instruction.batch, followed.backups, followed.promise)
             case instructions.Trim():
                 self.ordering.trim(instruction)
