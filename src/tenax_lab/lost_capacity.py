@@ -278,7 +278,7 @@ def _claims(outcomes: pl.DataFrame) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
-    full=CapacityPlan((Case(1), Case(2)), SIDES, rounds=2),
+    full=CapacityPlan((Case(1), Case(2)), SIDES),
     quick=CapacityPlan(
         (Case(2),),
         (LIMITED, STRUCTURED),

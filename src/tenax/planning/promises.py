@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 import numpy as np
 
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.planning.backups import plan_backups, recovery_latencies
-from tenax.planning.node_losses import NodeLoss, Rounds, node_losses
+from tenax.planning.node_losses import NodeLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,8 @@ def promised(graph: TaskGraph, backups: Collection[Task], bound_s: float, schedu
     return Promise(bound_s, float(latencies.max()), scheduling_s, graph.tasks(late))
 
 
-def with_losses(
-    promise: Promise,
-    graph: TaskGraph,
-    backups: Collection[Task],
-    homes: Mapping[Task, str],
-    covered: Collection[Task],
-    rounds: Rounds,
-) -> Promise:
-    """The same with what it is for the loss of every node. O(nodes × (tasks + edges))."""
-    of_numbers = {graph.number(task): home for task, home in homes.items()}
-    return replace(promise, losses=node_losses(graph, of_numbers, graph.mask(covered), graph.mask(backups), rounds))
+Losses = Callable[[Collection[Task]], tuple[NodeLoss, ...]]
+"""What the loss of every node takes, with these backups."""
 
 
 def followed(
@@ -77,18 +68,53 @@ def followed(
     scheduling_s: float,
     margin: float,
     time_limit_s: float,
+    losses: Losses = lambda _: (),
 ) -> tuple[Task, ...]:
     """The backups for the reprocess times of a graph: the present ones, unless others are needed or fewer are enough.
 
     - They keep what is left of the bound beside scheduling; where that is less than the time of a single task, they
       keep that, which nothing can be below.
     - New ones are planned with a `margin` to the bound, so that they need not change with every measure.
+    - Nodes are what is lost, and their tasks take turns: single tasks get less time until the loss of every node is in
+      time as well. Where nothing helps, as few stay as single tasks need.
     """
     least_s = float(graph.reprocess.max())
     goal_s = max(bound_s - scheduling_s, least_s)
     own = graph.tasks(sorted(graph.numbers(present)))
     keeps = promised(graph, own, goal_s, 0.0).holds
-    if not least_s or (keeps and not own):
+    slowest_s = _slowest_s(losses(own))
+    in_time = keeps and slowest_s <= bound_s
+    if not least_s or (in_time and not own):
         return ()
-    plan = plan_backups(graph, max(goal_s * (1.0 - margin), least_s), time_limit_s=time_limit_s)
-    return own if keeps and len(own) <= len(plan.backups) else plan.backups
+    goal_s = max(goal_s * (1.0 - margin), least_s)
+    plans = [_planned(graph, goal_s, time_limit_s, losses)]
+    while plans[-1].slowest_s > bound_s * (1.0 - margin) and goal_s > least_s and len(plans) < TIGHTER:
+        goal_s = max(least_s, min(goal_s * STEP, plans[-1].latency_s - SLACK_S))
+        plans.append(_planned(graph, goal_s, time_limit_s, losses))
+    best = min(plans, key=lambda plan: max(plan.slowest_s, bound_s * (1.0 - margin)))  # the first of those in time
+    if best.slowest_s > bound_s:
+        # late anyhow: more backups only where they help
+        best = plans[0] if best.slowest_s > plans[0].slowest_s * (1.0 - margin) else best
+        return own if keeps and slowest_s * (1.0 - margin) <= best.slowest_s else best.backups
+    return own if in_time and len(own) <= len(best.backups) else best.backups
+
+
+TIGHTER = 6  # plans that are tried
+STEP = 0.8  # of the time that single tasks had in the plan before, at most
+SLACK_S = 1e-6  # less than the last plan took makes another one
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    backups: tuple[Task, ...]
+    latency_s: float
+    slowest_s: float
+
+
+def _planned(graph: TaskGraph, goal_s: float, time_limit_s: float, losses: Losses) -> _Plan:
+    plan = plan_backups(graph, goal_s, time_limit_s=time_limit_s / TIGHTER)
+    return _Plan(plan.backups, plan.recovery_latency_s, _slowest_s(losses(plan.backups)))
+
+
+def _slowest_s(losses: Collection[NodeLoss]) -> float:
+    return max((loss.total_s for loss in losses), default=0.0)
