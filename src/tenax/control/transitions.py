@@ -121,7 +121,8 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
-        promises=replace(state.promises, retained_by=run.retain),
+        # what an earlier driver has measured is known at once, and counts before what is only reckoned
+        promises=replace(state.promises, retained_by=run.retain, due=promises.is_asked(run) and event.load is not None),
         load=event.load or state.load,
     )
     wrong = _wrong_start(run, event, checkpoint, published.values())

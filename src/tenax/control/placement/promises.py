@@ -48,6 +48,11 @@ def measures(load: Load, cut: Cut, settings: Settings) -> Measures:
     )
 
 
+def is_asked(run: Run) -> bool:
+    """Whether a latency is to be kept, and promises are measured."""
+    return run.protection.recovery_latency is not None
+
+
 def plan_backups(run: Run, state: RunState) -> tuple[RunState, PlanBackups | None]:
     """Ask for a plan whenever the load was measured; one at a time, and not while tasks are missing."""
     asked = state.promises
@@ -55,7 +60,9 @@ def plan_backups(run: Run, state: RunState) -> tuple[RunState, PlanBackups | Non
         return state, None
     if state.phase is not Phase.RUNNING or state.wrap_up is not None or state.outage is not None:
         return state, None
-    load = replace(state.load, interval=interval(run, state))
+    is_time = run.protection.checkpoint_every_s is not None or run.protection.failure_every_s is not None
+    noted = state.load.interval if is_time and not state.checkpoints.batch_s else 0  # by an earlier driver
+    load = replace(state.load, interval=noted or interval(run, state))
     homes = {
         task: known.primary.node
         for task, known in zip(run.tasks, state.tasks, strict=True)
