@@ -51,7 +51,7 @@ def test_a_task_waits_for_one_that_feeds_it_also_where_others_of_its_operator_do
     assert levels(8, 10, read=(B, C)) == ((), (C,), (D,))
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(topologies(), st.randoms(use_true_random=False))
 def test_a_task_is_never_before_one_that_feeds_it(topology: Topology, random: object) -> None:
     graph = TaskGraph(topology)
