@@ -32,6 +32,7 @@ def quick(name: str, out: Path, session: Session) -> Result:
         "recovery-delay",
         "recovery-bound",
         "repeated-losses",
+        "lost-capacity",
         "adaptive-batches",
     ],
 )
