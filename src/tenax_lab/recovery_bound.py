@@ -13,6 +13,7 @@ from tenax.chaos.schedule import Kind as FaultKind
 from tenax.chaos.schedule import parse_fault
 from tenax.control import events
 from tenax.control.instructions import PlanBackups
+from tenax.engine.driver.membership import NOTICED_S
 from tenax.engine.protection import with_safe_sources
 from tenax.errors import ClusterFailed
 from tenax.model.graph import TaskGraph
@@ -36,6 +37,7 @@ VICTIM = "o2"  # the operator with one task on each of the nodes: the node that 
 BLOCKING, INCREMENTAL = Recovery.BLOCKING.value, Recovery.INCREMENTAL.value
 LOSS, STEPS = "loss", "steps"
 EVERYTHING = "1h"  # a bound that no recovery exceeds
+MORE_BATCHES = 6
 ROOM = 1.15  # times what is predicted at first is what is asked for
 GOAL_KEPT, GOAL_NEAR = 0.95, 0.3
 GREY = 6  # the look of what is drawn to compare with
@@ -61,7 +63,7 @@ class BoundPlan(Plan[Case]):
     @property
     def batches(self) -> int:
         """All batches: some more than until the kill, so that live passes go on beside recovery."""
-        return self.killed_at + self.interval
+        return self.killed_at + MORE_BATCHES
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -117,7 +119,7 @@ def bound_s(asked: PlanBackups, length: int) -> float:
     chain_s = float(graph.reprocess.max()) * (length + 0.5)
     backups = graph.mask(plan_backups(graph, chain_s).backups)
     homes = {graph.number(task): home for task, home in asked.homes.items()}
-    rounds = Rounds(asked.measures.rounds, asked.measures.level_s)
+    rounds = Rounds(asked.measures.rounds, asked.measures.level_s, NOTICED_S)
     slowest = max(loss.total_s for loss in node_losses(graph, homes, graph.mask(()), backups, rounds))
     return round(ROOM * slowest, 3)
 
@@ -351,7 +353,7 @@ def _plan(
 
 
 EXPERIMENT = Experiment(
-    full=_plan((1, 2, 4), (0, 1, 2, 3), (BLOCKING, INCREMENTAL), rounds=2),
+    full=_plan((1, 2, 4), (0, 1, 2, 3), (BLOCKING, INCREMENTAL), rounds=1),
     quick=_plan((2,), (1,), (BLOCKING,), rounds=1, load=Waits(160, 500), interval=4, killed_at=12),
     measure=measure,
     report=report,
