@@ -63,9 +63,9 @@ class CapacityPlan(Plan[Case]):
     node_limit: float = 0.9
     load: Load = field(default_factory=lambda: Load(1_000, 2_700))
     batch_s: float = 2.0
-    kill_after_s: float = 30.0
-    away_s: float = 30.0
-    tail_s: float = 40.0
+    kill_after_s: float = 45.0
+    away_s: float = 25.0
+    tail_s: float = 25.0
 
     @property
     def tasks(self) -> int:

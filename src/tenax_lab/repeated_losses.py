@@ -50,9 +50,9 @@ class RepeatedPlan(Plan[Case]):
     load: Load = field(default_factory=lambda: Load(200, 1_500))
     batch_s: float = 1.0
     checkpoint_s: float = 10.0
-    kill_after_s: float = 40.0
+    kill_after_s: float = 25.0
     gap_s: float = 6.0
-    tail_s: float = 30.0
+    tail_s: float = 20.0
 
     def faults(self, case: Case) -> tuple[Fault, ...]:
         """The kills."""
