@@ -12,6 +12,10 @@ from tenax.model.tasks import Task
 from tenax.planning.backups import plan_backups, recovery_latencies
 from tenax.planning.node_losses import NodeLoss
 
+TIGHTER = 6  # plans that are tried until the loss of every node is in time
+STEP = 0.8  # of the time that single tasks had in the plan before, at most
+SLACK_S = 1e-6  # less than the last plan took makes another one
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -93,15 +97,10 @@ def followed(
         plans.append(_planned(graph, goal_s, time_limit_s, losses))
     best = min(plans, key=lambda plan: max(plan.slowest_s, bound_s * (1.0 - margin)))  # the first of those in time
     if best.slowest_s > bound_s:
-        # late anyhow: more backups only where they help
-        best = plans[0] if best.slowest_s > plans[0].slowest_s * (1.0 - margin) else best
+        if best.slowest_s > plans[0].slowest_s * (1.0 - margin):  # more backups hardly help
+            best = plans[0]
         return own if keeps and slowest_s * (1.0 - margin) <= best.slowest_s else best.backups
     return own if in_time and len(own) <= len(best.backups) else best.backups
-
-
-TIGHTER = 6  # plans that are tried
-STEP = 0.8  # of the time that single tasks had in the plan before, at most
-SLACK_S = 1e-6  # less than the last plan took makes another one
 
 
 @dataclass(frozen=True, slots=True)
