@@ -186,7 +186,7 @@ def _claims(outcomes: pl.DataFrame) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
-    full=RepeatedPlan((Case(1), Case(2), Case(3)), SIDES, rounds=2),
+    full=RepeatedPlan((Case(1), Case(2), Case(3)), SIDES),
     quick=RepeatedPlan(
         (Case(2),),
         SIDES,
