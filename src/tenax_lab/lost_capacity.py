@@ -278,7 +278,7 @@ def _claims(outcomes: pl.DataFrame) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
-    full=CapacityPlan((Case(1), Case(2)), SIDES),
+    full=CapacityPlan((Case(1), Case(2)), SIDES, applies=lambda case, side: side != EAGER or case.killed > 1),
     quick=CapacityPlan(
         (Case(2),),
         (LIMITED, STRUCTURED),
