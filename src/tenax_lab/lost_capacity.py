@@ -65,7 +65,7 @@ class CapacityPlan(Plan[Case]):
     batch_s: float = 2.0
     kill_after_s: float = 45.0
     away_s: float = 25.0
-    tail_s: float = 25.0
+    tail_s: float = 15.0
 
     @property
     def tasks(self) -> int:
@@ -160,7 +160,8 @@ def measure(bench: Bench, plan: CapacityPlan, trial: Trial[Case]) -> Iterator[Ro
 
     app = application(bench.seed, plan, tap)
     how = plan.settings(trial.side)
-    recorder = run(bench, app, how, faults=faults, judged=True, place=places, prepare=begin)
+    judged = trial.side == LIMITED  # who waits, and goes on later: the other side only falls behind
+    recorder = run(bench, app, how, faults=faults, judged=judged, place=places, prepare=begin)
     killed, returned = (moment.at_s for moment in recorder.moments if moment.what is What.FAULT)
     seconds = list(latencies(recorder, arrivals[0].came_s, killed))
     yield from seconds
