@@ -48,7 +48,7 @@ def test_results_by_key_are_those_of_a_run_that_never_rescaled(first: int) -> No
     assert sum(run.tentative for run in runs) > 0
 
 
-@pytest.mark.parametrize("seed", [])
+@pytest.mark.parametrize("seed", [1584, 1754, 1945, 4185])  # others are among those above
 def test_runs_that_once_failed_hold(seed: int) -> None:
     assert rescaled(seed).batches > 0
 
@@ -293,10 +293,6 @@ def losses_do_not_put_a_rescale_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "put_off", lambda state: state)
 
 
-def replicas_that_lag_stay_beside_a_checkpoint_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_without_lagging", lambda task: task)
-
-
 def what_waits_is_forgotten_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "ended", lambda _, __: [])
 
@@ -312,19 +308,18 @@ def versions_are_recorded_without_a_fence(monkeypatch: pytest.MonkeyPatch) -> No
 
 MISTAKES: tuple[tuple[Mistake, tuple[int, ...]], ...] = (
     (passes_are_counted_anew, ()),
-    (outages_are_counted_anew, (97, 99, 112)),
-    # RARE (nodes_that_are_gone_are_forgotten, ()),
+    (outages_are_counted_anew, (97,)),
+    (nodes_that_are_gone_are_forgotten, (4185,)),
     (batches_that_are_being_logged_are_forgotten, ()),
-    # RARE (a_version_is_passed_over, ()),
+    (a_version_is_passed_over, (550,)),
     (the_boundary_is_forgotten_on_the_way_back, ()),
     (groups_are_lost_in_a_re_cut, ()),
-    (results_wait_for_the_next_version, (24, 37)),
-    (passes_begin_while_a_run_pauses, (24, 127)),
+    (results_wait_for_the_next_version, (24,)),
+    (passes_begin_while_a_run_pauses, (24,)),
     (not_all_tasks_are_stored_before_a_switch, ()),
-    (versions_begin_amid_results_that_are_committed, (15, 48)),
-    (losses_do_not_put_a_rescale_off, (10, 13)),
-    # RARE (replicas_that_lag_stay_beside_a_checkpoint_of_all, ()),
-    (what_waits_is_forgotten_at_the_end, (16, 37)),
+    (versions_begin_amid_results_that_are_committed, (48,)),
+    (losses_do_not_put_a_rescale_off, (10,)),
+    (what_waits_is_forgotten_at_the_end, (16,)),
     (versions_are_recorded_without_a_fence, (323,)),
 )
 
