@@ -103,7 +103,7 @@ def rescale_failed(run: Run, state: RunState, event: RescaleFailed) -> Learned:
 
 
 def put_off(state: RunState) -> RunState:
-    """Nodes are lost: what has not been recorded waits until all are back."""
+    """Nodes are lost, or all went back to a checkpoint: what is not being recorded waits until all tasks are back."""
     known = state.rescaling
     if known is None or known.stage is not Stage.PAUSED:
         return state
@@ -154,8 +154,6 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
         if known.target.version is not None:
             return replace(state, rescaling=replace(known, stage=Stage.WAITING)), None
         return replace(state, rescaling=None), RescaleGivenUp(known.target, "the run is ending")
-    if known.stage is Stage.PAUSED and _is_ill(run, state):  # a pass kept failing, and all went back
-        state, known = put_off(state), replace(known, stage=Stage.WAITING)
     if known.stage is Stage.WAITING:
         state, following = _begin(run, state, known)
         if following is not None or not is_paused(state):
