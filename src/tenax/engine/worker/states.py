@@ -64,6 +64,7 @@ class States:
         self._node = places.nodes / node
         self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
+        self.read_bytes = 0  # of states, from the store
 
     def refused(self, error: Exception) -> bool:
         """Whether a disk has refused something that it may take later; a file that is missing is another matter.
@@ -179,6 +180,7 @@ class States:
 
     def _pieces(self, folder: Path, name: str, pieces: Pieces) -> list[Piece]:
         """The pieces of a segment, read and checked."""
+        self.read_bytes += sum(piece.length for piece in pieces if piece.is_stored)
         return [
             Piece(
                 decode(segment_bytes(folder, self.store, name, piece))[0],
