@@ -154,31 +154,38 @@ def test_late_rows_are_counted_alike(drawn: Rows, counts: dict[int, int]) -> Non
     check(windows("t", ["k"], "4s", "2s", [pl.len()]), ["k"], batches, counts)
 
 
+def check_rebuilt(computation: Computation, batches: Sequence[Batch], counts: dict[int, int]) -> None:
+    """After every batch lose the states of now, and rebuild them from the batches that they say with the same tasks."""
+    merged = computation.best if isinstance(computation, Top) else lambda rows: rows
+
+    def rebuilt(tasks: Tasks, number: int) -> None:
+        oldest = min(computation.oldest(state, number) for state in tasks.states)
+        first = max(1, min(oldest - 1, number))
+        fresh = Tasks(computation, tasks.keys, tasks.table)
+        kept = Tasks(computation, tasks.keys, tasks.table, tasks.states)
+        for earlier in range(first, number + 1):
+            batch = batches[earlier - 1]
+            if earlier == first > 1:  # of the batch before the oldest, the watermark alone counts
+                batch = Batch(tuple(frame.clear() for frame in batch.frames), batch.watermark_us)
+            fresh.step(batch, earlier)
+        later = list(enumerate(batches[number:], start=number + 1))
+        again = [fresh.step(batch, each) for each, batch in later]
+        assert_same(again, [kept.step(batch, each) for each, batch in later], merged)
+
+    followed(computation, ["k"], batches, counts, rebuilt)
+
+
 @given(row_batches(), COUNTS)
 @settings(max_examples=60, deadline=None)
 def test_what_is_rebuilt_after_a_rescale_goes_on_alike(drawn: Rows, counts: dict[int, int]) -> None:
-    computation, batches = windows("t", ["k"], "6s", "2s", [pl.col("v").sum(), pl.len()]), drawn[1]
+    check_rebuilt(windows("t", ["k"], "6s", "2s", [pl.col("v").sum(), pl.len()]), drawn[1], counts)
 
-    def rebuilt(tasks: Tasks, number: int) -> None:
-        """Step the tasks of now through the batches that they say, from nothing, then all that are to come."""
-        oldest = min(computation.oldest(state, number) for state in tasks.states)
-        first = max(1, min(oldest - 1, number))
-        fresh, kept = (
-            Tasks(computation, tasks.keys, tasks.table),
-            Tasks(computation, tasks.keys, tasks.table, tasks.states),
-        )
-        for earlier in range(first, number + 1):
-            batch = batches[earlier - 1]
-            if earlier == first > 1:
-                batch = Batch(tuple(frame.clear() for frame in batch.frames), batch.watermark_us)
-            fresh.step(batch, earlier)
-        later = range(number + 1, len(batches) + 1)
-        assert_same(
-            [fresh.step(batches[each - 1], each) for each in later],
-            [kept.step(batches[each - 1], each) for each in later],
-        )
 
-    followed(computation, ["k"], batches, counts, rebuilt)
+@given(window_batches(2), window_batches(1), COUNTS)
+@settings(max_examples=40, deadline=None)
+def test_so_are_joins_and_tops(drawn: Results, single: Results, counts: dict[int, int]) -> None:
+    check_rebuilt(join(["k", "window"]), drawn[1], counts)
+    check_rebuilt(top(2, by="v"), single[1], counts)
 
 
 def test_every_row_is_with_one_task_and_what_is_said_of_tasks_with_all() -> None:

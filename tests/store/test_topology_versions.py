@@ -17,6 +17,7 @@ from tenax.store.topology_versions import (
     ask,
     begun_after,
     open_request,
+    overtake,
     read_versions,
     record_version,
 )
@@ -95,7 +96,9 @@ def test_the_newest_request_is_open_until_it_is_answered(tmp_path: Path) -> None
     answer(tmp_path, second, done=True, words="too late")  # the first answer counts
     assert answered(tmp_path, second) == (False, "tasks are missing")
     assert open_request(tmp_path) is None
-    assert answered(tmp_path, first) is None  # overtaken
+    assert answered(tmp_path, first) is None
+    overtake(tmp_path, second)
+    assert answered(tmp_path, first) == (False, "a newer request has taken its place")
 
 
 def test_what_the_run_decides_by_itself_needs_no_answer(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from tenax.errors import DamagedStore, InvalidRequest
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import TopologyVersion
+from tenax.operators.chunks import encode
 from tenax.operators.computation import State
 from tenax.operators.groups import ALL, Groups
-from tenax.store.checkpoints import StoredSegment
+from tenax.store.checkpoints import StoredSegment, upload_segments
 from tenax.takeover.recut import Segments, recut
 
 ROWS = 3_200
@@ -325,6 +326,23 @@ def test_a_damaged_piece_is_told(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DamagedStore, match="size and checksum of its manifest"):
         run.batches(1)
+
+
+def test_states_at_different_watermarks_are_not_merged(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.batches(1)
+    passed = [pl.DataFrame({"passed": [number]}) for number in (7, 9)]
+    stored = [
+        upload_segments(tmp_path, Task("window", index), {f"passed/{7 + 2 * index}": encode(frame, 0)})
+        for index, frame in enumerate(passed)
+    ]
+    run.segments = dict.fromkeys(run.cluster.graph.tasks(range(len(run.cluster.graph))), ())
+    run.segments = {**run.segments, **{Task("window", index): parts for index, parts in enumerate(stored)}}
+    run.rescale({"window": 1})
+    bundles = run.cluster.attempt(run.cluster.order(1, 9))
+    failure = next(failure for bundle in bundles for failure in bundle.failures)
+    assert (failure.kind, failure.operator) == ("operator", "window")
+    assert "stand at one watermark, found passed/7 and passed/9 of Windows" in failure.cause
 
 
 def test_states_of_an_operator_that_raises_are_told_with_its_name(

@@ -55,7 +55,8 @@ Invariants (invariants.py): only versions of finished passes are cited; every ta
 tentative versions exist only of degraded tasks; final results of a task are published in order, up to its head at
 most; a checkpoint is of published batches, and from it and the outputs beside it all that follows can be made again;
 nothing is trimmed that a kept checkpoint, an unpublished result or a task that catches up needs; every pass id is new;
-at most one live pass and one round; nothing follows Stop.
+at most one live pass and one round; no pass spans two versions of the topology, and one begins where all tasks are
+stored and all results committed; nothing follows Stop.
 """
 
 from __future__ import annotations

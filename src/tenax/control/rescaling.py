@@ -4,13 +4,15 @@
     ---------  ----------------------------------------------  ------------------------------------------------------
     waiting    everything; nodes are asked for, if it takes    all tasks are up to date, nothing moves, the nodes are
                more                                            there or did not come in time
-    paused     what runs ends, results are committed, then     the checkpoint is there: Rescale is instructed
-               one checkpoint of all tasks at one batch
+    paused     what runs ends, results are committed, then     the checkpoint is there: Rescale is instructed; or
+               one checkpoint of all tasks at one batch        tasks are missing or have gone back: waiting
     switching  nothing                                         the next version is recorded, and its coordinator goes
                                                                on from that checkpoint; or RescaleFailed: waiting
 
 - Nodes that are lost while it waits or pauses put it off: recovery comes first, in the version that there is. Once the
   version is recorded the next coordinator meets the loss, from a checkpoint that has everything.
+- A new version begins behind all results that are committed. A run that went back in its version, to an older
+  checkpoint, first comes to where it was: those batches have their version already.
 - A run that went back before the beginning of a version that is recorded already comes to that batch again and does
   the same switch once more; it never steps a batch in a version that the batch does not belong to.
 - The end of a run, asked for or come by itself, is not held up: what is not recorded by then is not done.
@@ -31,7 +33,7 @@ from tenax.control.recovery.pauses import given_up, has_patience, pause_s
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Phase, Rescaling, RunState, Stage, Upload
-from tenax.control.versions import Cut, RebuildPoint, Version
+from tenax.control.versions import Cut, RebuildPoint, RestorePoint, Version
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target
@@ -72,7 +74,7 @@ def handed_over(
 def rescale_asked(state: RunState, event: RescaleAsked) -> Learned:
     """A newer wish takes the place of one that waits."""
     known = state.rescaling
-    if state.wrap_up is not None:
+    if ends(state):
         return Ignored("the run is ending")
     if known is not None and (known.stage is not Stage.WAITING or known.target.version is not None):
         return Ignored("another rescale is under way")
@@ -118,6 +120,11 @@ def is_paused(state: RunState) -> bool:
     return state.rescaling is not None and state.rescaling.stage is not Stage.WAITING
 
 
+def ends(state: RunState) -> bool:
+    """Whether no batch will follow: the end was asked for, or the sources have ended and all is finished."""
+    return state.wrap_up is not None or (state.logs.ended and state.finished == state.logs.logged)
+
+
 def ended(state: RunState, stop: Stop) -> list[Decided]:
     """The run is over: what waited will not be done.
 
@@ -143,7 +150,7 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
     if known.asked_s is None and state.checkpoints.seen_s:
         known = replace(known, asked_s=state.checkpoints.seen_s)
         state = replace(state, rescaling=known)
-    if state.wrap_up is not None:
+    if ends(state):
         if known.target.version is not None:
             return replace(state, rescaling=replace(known, stage=Stage.WAITING)), None
         return replace(state, rescaling=None), RescaleGivenUp(known.target, "the run is ending")
@@ -228,7 +235,7 @@ def _go_on(state: RunState) -> tuple[RunState, Decided | None]:
     busy = passes.running or state.logs.unpublished or checkpoints.storing is not None
     if known is None or busy or state.final < state.finished:
         return state, None  # batches that are being logged belong to the next version
-    versions = _versions(state)
+    versions = tuple(_version(*pair) for pair in zip(state.tasks, state.newest.points, strict=True))
     if state.newest.points == versions:
         switching = replace(state, rescaling=replace(known, stage=Stage.SWITCHING))
         return switching, Rescale(known.target, state.newest, passes.begun, known.attempt, pause_s(known.faults))
@@ -246,19 +253,16 @@ def _without_lagging(task: TaskState) -> TaskState:
     return task if task.replica is None or task.in_step is not None else replace(task, replica=None)
 
 
-def _versions(state: RunState) -> tuple[Version, ...]:
-    """Where all tasks are; one that is rebuilt from nothing is where its rebuild point says, without any state.
+def _version(task: TaskState, point: RestorePoint) -> Version:
+    """Where a task is; one that is rebuilt from nothing is where its rebuild point says, without any state.
 
     Of one that has been restored and not stepped the newest checkpoint has the same state, maybe made by another pass.
     """
-    versions = []
-    for task, point in zip(state.tasks, state.newest.points, strict=True):
-        assert task.primary is not None
-        head = task.primary.head
-        assert not isinstance(head, RebuildPoint) or task.primary.rebuilding is None
-        restored = task.primary.stored and isinstance(head, Version) and isinstance(point, Version)
-        versions.append(point if restored and isinstance(point, Version) else task.primary.start)
-    return tuple(versions)
+    primary = task.primary
+    assert primary is not None
+    assert primary.rebuilding is None, "a task whose state is being rebuilt is behind"
+    restored = primary.stored and isinstance(primary.head, Version)
+    return point if restored and isinstance(point, Version) else primary.start
 
 
 def _whole(state: RunState, versions: tuple[Version, ...]) -> Upload:

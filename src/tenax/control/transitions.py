@@ -35,13 +35,7 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.instructions import (
-    Outcome,
-    Part,
-    PassKind,
-    Step,
-    Stop,
-)
+from tenax.control.instructions import Outcome, Part, PassKind, Step, Stop
 from tenax.control.learned import Ignored, Learned, failed
 from tenax.control.load import LEFT_OUT, MEMORY, Arrival, measured, restored
 from tenax.control.placement import promises
@@ -50,9 +44,7 @@ from tenax.control.placement.balancing import begin_moves, first_places
 from tenax.control.placement.capacity import Capacity, in_use, yields
 from tenax.control.placement.following import counted, planning_failed, replicas_planned
 from tenax.control.recovery.failed_passes import pass_failed
-from tenax.control.recovery.failures import (
-    Refused,
-)
+from tenax.control.recovery.failures import Refused
 from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag

@@ -50,7 +50,7 @@ def record_version(store: Path, version: TopologyVersion, check_epoch: Callable[
     durable.make_folder(store / VERSIONS, below=store)
     path = store / VERSIONS / f"{version.number:08d}.json"
     try:
-        durable.create_exclusively(path, records.encode(_record(version)))
+        durable.create_exclusively(path, records.encode(to_record(version)))
     except FileExistsError:
         check_epoch()
         if _version(path) != version:
@@ -110,6 +110,12 @@ def answer(store: Path, number: int, done: bool, words: str) -> None:
         return
 
 
+def overtake(store: Path, number: int) -> None:
+    """Answer the open requests just before this one: it has taken their place."""
+    while (number := number - 1) > 0 and answered(store, number) is None:
+        answer(store, number, done=False, words="a newer request has taken its place")
+
+
 def answered(store: Path, number: int) -> tuple[bool, str] | None:
     """Whether a request was done, and what there is to say of it; None as long as it is open."""
     path = store / REQUESTS / _done(number)
@@ -128,7 +134,8 @@ def _numbers(folder: Path) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
-def _record(version: TopologyVersion) -> JsonObject:
+def to_record(version: TopologyVersion) -> JsonObject:
+    """A version as plain data."""
     return {
         "number": version.number,
         "after": version.after,

@@ -109,4 +109,5 @@ class Checkpoints:
 
 
 def _bytes(parts: Iterable[StoredSegment]) -> int:
-    return sum(part.bytes for part in parts)
+    """What lies in the store, each piece that tasks share once."""
+    return sum({part.place: part.bytes for part in parts}.values())

@@ -260,7 +260,13 @@ class Driver:
     ) -> tuple[Coordinator, events.Started]:
         """Let the coordinator of the next version take over; nodes that it does not need are given back."""
         before, state = self._taken, coordinator.state
-        self._taken, self.plan = begun(before, switched), switched.prepared.plan
+        plan, self.plan = self.plan, switched.prepared.plan
+        self._taken = begun(before, switched)
+        if self.plan.fidelity < plan.fidelity:
+            self.observer.said(
+                f"after this rescale outputs keep {self.plan.fidelity:.2f} instead of {plan.fidelity:.2f} if all tasks "
+                "without a replica are lost: raise replicas"
+            )
         self.store.record_event({"version": as_recorded(before, self._taken)})
         self._jobs.ship(self._jobs.context.broadcast(switched.prepared.packed))
         self.latecomers.graph = self.graph

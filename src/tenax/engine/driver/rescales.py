@@ -38,6 +38,7 @@ class Rescales:
             if target is None or target.request == self._looked_at:
                 return None
             self._looked_at = target.request
+        topology_versions.overtake(self._store.folder, target.request)
         return target
 
     def prepared(self, ready: Prepared) -> None:

@@ -19,7 +19,7 @@ from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.resuming import TakenOver
 from tenax.engine.protection import Protected, planned
 from tenax.engine.shipping import pack
-from tenax.engine.worker.orders import Places, Shipped
+from tenax.engine.worker.orders import VERSION_SIGN, Places, Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Protection
@@ -176,4 +176,4 @@ def groups_of(application: Application) -> tuple[Group, ...]:
 
 def _run_id(taken: TakenOver, version: TopologyVersion) -> str:
     """A name of its own, so that workers begin anew with what is shipped to them."""
-    return f"{taken.store.identity}-{taken.store.epoch}v{version.number}"
+    return f"{taken.store.identity}-{taken.store.epoch}{VERSION_SIGN}{version.number}"

@@ -217,6 +217,8 @@ class Bundle:
     """Why an upload failed; the pass is none the worse for it."""
 
 
+VERSION_SIGN = "v"
+"""What stands in the name of a run before the version of its topology; no hexadecimal number has it."""
 ORDER = "tenax.order"
 """The property of a Spark job that holds the order of its pass."""
 

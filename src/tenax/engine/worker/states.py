@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from tenax.control.versions import NO_PASS, PassId, Span, Version
+from tenax.engine.worker.earlier import Earlier
 from tenax.engine.worker.orders import Places
 from tenax.engine.worker.parts import Part
 from tenax.engine.worker.retained import Address, outputs_path, retained_segment, unpacked
@@ -20,7 +21,6 @@ from tenax.engine.worker.versions import (
     Pieces,
     Segment,
     file_name,
-    is_whole,
     read_index,
     segment_bytes,
     stored_index,
@@ -65,6 +65,8 @@ class States:
         self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
         self.read_bytes = 0  # of states, from the store
+        self.earlier: Earlier | None = None
+        """What lies here since before the last rescale."""
 
     def refused(self, error: Exception) -> bool:
         """Whether a disk has refused something that it may take later; a file that is missing is another matter.
@@ -105,17 +107,18 @@ class States:
             for name in held_state.state
             if name in held_state.index
         }
-        if splits_itself(computation) and any(piece.origin for pieces in index.values() for piece in pieces):
-            pieces_of = {name: self._pieces(folder, name, pieces) for name, pieces in index.items()}
+        rescaled = any(piece.origin for pieces in index.values() for piece in pieces)
+        if rescaled and splits_itself(computation):
+            pieces_of = {name: self._pieces(version.task, name, pieces) for name, pieces in index.items()}
             return self._remember(Held(version, rescaling.merged(computation, keys, pieces_of), {}))
         state: dict[str, pl.DataFrame] = {}
         for name, pieces in index.items():
             rows = known.get((name, pieces))
             if rows is None:
-                rows = rescaling.segment(computation, keys, name, self._pieces(folder, name, pieces))
+                rows = rescaling.segment(computation, keys, name, self._pieces(version.task, name, pieces))
             if rows is not None:
                 state[name] = rows
-        if not all(map(is_whole, index.values())):
+        if rescaled:
             rescaling.check_level(computation, state)
         return self._remember(Held(version, state, index))
 
@@ -178,17 +181,30 @@ class States:
         """Where the files of a task lie on this node."""
         return self._node / f"{task.operator}.{task.index}"
 
-    def _pieces(self, folder: Path, name: str, pieces: Pieces) -> list[Piece]:
+    def held(self, task: Task) -> tuple[Held, ...]:
+        """The versions of a task that are in memory."""
+        return self._held.get(task, ())
+
+    def _pieces(self, task: Task, name: str, pieces: Pieces) -> list[Piece]:
         """The pieces of a segment, read and checked."""
-        self.read_bytes += sum(piece.length for piece in pieces if piece.is_stored)
         return [
             Piece(
-                decode(segment_bytes(folder, self.store, name, piece))[0],
+                self._rows(task, name, piece),
                 Groups.parse(piece.groups) if piece.groups else None,
                 piece.origin,
             )
             for piece in pieces
         ]
+
+    def _rows(self, task: Task, name: str, piece: Segment) -> pl.DataFrame:
+        """All rows of the segment that a piece is of."""
+        if piece.is_stored and self.earlier is not None:
+            here = self.earlier.rows(Task.parse(piece.origin) if piece.origin else task, name, piece)
+            if here is not None:
+                return here
+        if piece.is_stored:
+            self.read_bytes += piece.length
+        return decode(segment_bytes(self.folder(task), self.store, name, piece))[0]
 
     def _remember(self, held: Held) -> Held:
         others = tuple(other for other in self._held.get(held.version.task, ()) if other.version != held.version)

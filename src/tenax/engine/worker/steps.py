@@ -17,7 +17,8 @@ from tenax.connectors.lifecycle import Connections
 from tenax.connectors.sink import Sink, Staged, stage
 from tenax.connectors.source import Source
 from tenax.control.copies import Role
-from tenax.control.versions import Version
+from tenax.control.versions import PassId, Version
+from tenax.engine.worker.earlier import Earlier
 from tenax.engine.worker.orders import (
     Bundle,
     Failure,
@@ -104,10 +105,12 @@ class Worker:
       that are missing, and leaves their watermarks out.
     """
 
-    def __init__(self, application: Application, places: Places, node: str) -> None:
+    def __init__(self, application: Application, places: Places, node: str, earlier: Earlier | None = None) -> None:
         self.application = application
         self.graph = TaskGraph(application.topology)
         self.states = States(places, node)
+        self.states.earlier = earlier
+        self._first: PassId | None = None
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
         self.sinks = Connections(application.sinks)
@@ -132,6 +135,9 @@ class Worker:
 
     def run(self, order: Order, level: int, node: int, received: Sequence[Bundle]) -> list[Bundle]:
         """One stage of a pass on this node: a bundle for every node."""
+        self._first = self._first or order.pass_id
+        if order.pass_id != self._first:
+            self.states.earlier = None  # by now every task here has begun
         sent = [Bundle() for _ in order.layout.nodes]
         inbox: dict[Address, Chunk] = {}
         failures: list[Failure] = []

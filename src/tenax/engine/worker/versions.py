@@ -118,11 +118,6 @@ def stored_index(parts: Iterable[StoredSegment]) -> Index:
     return index
 
 
-def is_whole(pieces: Pieces) -> bool:
-    """Whether a segment is all that its bytes say."""
-    return len(pieces) == 1 and not pieces[0].groups
-
-
 def _listed(pieces: Pieces) -> Sequence[object]:
     """A segment on one line of an index: its place; of one that is shared, the place of every piece."""
     if len(pieces) == 1 and not (pieces[0].groups or pieces[0].origin):

@@ -2,6 +2,7 @@
 
 from tenax.planning.scaling.demand import Demand, Group, Shape
 from tenax.planning.scaling.facade import ALGORITHMS, plan_scaling
+from tenax.planning.scaling.groups import declared_groups
 from tenax.planning.scaling.outcomes import Bottleneck, Direction, Keep, Prediction, Rescale
 from tenax.planning.scaling.validator import check_scaling
 
@@ -16,5 +17,6 @@ __all__ = [
     "Rescale",
     "Shape",
     "check_scaling",
+    "declared_groups",
     "plan_scaling",
 ]

@@ -9,69 +9,49 @@ from tenax.planning.scaling.prediction import Chain, PassModel
 
 
 class LeastTime:
-    """Lower bounds of the time of a pass on so many nodes.
+    """Lower bounds of the time of a pass on so many nodes, where every group has at least its `fewest` tasks.
 
-    - All work is shared by the nodes at best, level by level.
-    - The level of a chain takes at least the longest of its tasks. What feeds the chain and what it feeds is on other
-      levels, unless it may become part of the chain; there it takes at least its share.
+    - Operators are in blocks: those that may be one chain, with as few tasks as they may have. Blocks that depend on
+      each other are on different levels whatever the parallelism is.
+    - A block takes at least its share of all nodes, and at least its longest task. So a pass takes at least what any
+      line of blocks takes that depend on each other, and at least the share of everything.
     """
 
-    def __init__(self, model: PassModel, nodes: int) -> None:
+    def __init__(self, model: PassModel, nodes: int, fewest: Sequence[int]) -> None:
         self.model = model
         self.nodes = nodes
+        self._fewest = tuple(fewest)
 
     def seconds(self, group: int, tasks: int) -> float:
         """What a pass takes at least if a group has so many tasks. O(operators · tasks)."""
         model, members = self.model, set(self.model.groups[group])
-        each_s = [
-            self._work_s(operator, tasks if operator in members else self._fewest[operator])
-            for operator in range(len(model.present))
-        ]
-        least_s = sum(each_s) / self.nodes
+        least = model.with_groups([*self._fewest[:group], tasks, *self._fewest[group + 1 :]])
+        work_s = [sum(model.busy_s(operator, count)) for operator, count in enumerate(least)]
+        longest_s: dict[int, float] = {}
         for chain in self._fused:
             if chain[0] in members:
-                elsewhere = self._elsewhere(chain, single=tasks == 1)
-                longest_s = max(map(sum, zip(*(model.busy_s(operator, tasks) for operator in chain), strict=True)))
-                least_s = max(least_s, longest_s + sum(each_s[operator] for operator in elsewhere) / self.nodes)
-        return model.whole_s(self._levels, least_s)
+                longest_s[chain[0]] = self._longest_s(chain, tasks)
+            elif model.group_of[chain[0]] < 0:
+                longest_s[chain[0]] = self._longest_s(chain, model.present[chain[0]])
+        levels = model.levels(least)  # few tasks are fused most, so they have the fewest levels
+        return model.whole_s(len(levels), max(sum(work_s) / self.nodes, self._line_s(levels, work_s, longest_s)))
 
-    @cached_property
-    def _levels(self) -> int:
-        """The fewest levels that there can be: those of single tasks, of which the most are fused."""
-        return len(self.model.levels((1,) * len(self.model.present)))
+    def _line_s(self, levels: Sequence[Sequence[Chain]], work_s: Sequence[float], longest_s: dict[int, float]) -> float:
+        """The longest that any line of blocks takes at least."""
+        until_s: dict[int, float] = {}  # by operator: with all that it depends on
+        for level in levels:
+            for block in level:
+                share_s = sum(work_s[operator] for operator in block) / self.nodes
+                own_s = max([share_s, *(longest_s.get(operator, 0.0) for operator in block)])
+                streams = self.model.demand.graph.streams[block[0]]
+                before_s = max((until_s[stream.producer] for stream in streams), default=0.0)
+                until_s |= dict.fromkeys(block, before_s + own_s)
+        return max(until_s.values())
+
+    def _longest_s(self, chain: Chain, tasks: int) -> float:
+        return max(map(sum, zip(*(self.model.busy_s(operator, tasks) for operator in chain), strict=True)))
 
     @cached_property
     def _fused(self) -> list[Chain]:
         """The chains that there are whatever the parallelism is."""
         return [chain for level in self.model.levels((2,) * len(self.model.present)) for chain in level]
-
-    @cached_property
-    def _fewest(self) -> list[int]:
-        """The fewest tasks of every operator."""
-        groups = self.model.demand.groups
-        return list(self.model.with_groups([group.fewest for group in groups]))
-
-    @cached_property
-    def _related(self) -> list[set[int]]:
-        """For every operator those that it depends on, and those that depend on it."""
-        before: list[set[int]] = []
-        for streams in self.model.demand.graph.streams:
-            before.append({each for stream in streams for each in (stream.producer, *before[stream.producer])})
-        return [
-            ancestors | {other for other, theirs in enumerate(before) if operator in theirs}
-            for operator, ancestors in enumerate(before)
-        ]
-
-    def _work_s(self, operator: int, tasks: int) -> float:
-        return sum(self.model.busy_s(operator, tasks))
-
-    def _elsewhere(self, chain: Chain, *, single: bool) -> Sequence[int]:
-        """The operators that are on other levels than a chain for certain."""
-        related = set.union(*(self._related[operator] for operator in chain))
-        # As a single task it may be fused with other single tasks.
-        together = [each for level in self._single for each in level if chain[0] in each] if single else [chain]
-        return sorted(related.difference(*together))
-
-    @cached_property
-    def _single(self) -> tuple[tuple[Chain, ...], ...]:
-        return self.model.levels((1,) * len(self.model.present))

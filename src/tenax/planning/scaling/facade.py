@@ -9,18 +9,22 @@ from tenax.planning.scaling import threshold
 from tenax.planning.scaling.demand import Demand, Shape
 from tenax.planning.scaling.outcomes import Direction, Keep, Prediction, Rescale
 from tenax.planning.scaling.prediction import PassModel
-from tenax.planning.scaling.rates import Choice, smallest, within
+from tenax.planning.scaling.rates import Choice, Room, smallest, within
 
 ALGORITHMS = POLICIES
 DEFAULT = ALGORITHMS[0]
 WORTH = 0.05  # by so much a pass must become shorter, where that is not enough, for a rescale to be worth its pause
+MERGED = 0.5  # of the tasks that may be merged are, for a scale-in that frees no node to be worth its pause
 
 
 def plan_scaling(demand: Demand, algorithm: str | None = None) -> Keep | Rescale:
     """The shape for a demand: the present one, a larger one if a pass takes too long, or a smaller one that is enough.
 
     - A scale-out is planned only if a pass is predicted to take longer than its bound, or for a shape that is not
-      allowed; a scale-in only if afterwards a pass stays below the bound by a margin.
+      allowed; a scale-in only if afterwards a pass stays below the bound by a margin, and if it frees nodes or merges
+      half of the tasks that may be merged.
+    - A scale-out splits and never merges, a scale-in merges and never splits. A shape that is not allowed is put right
+      in either way.
     - Without an algorithm: rates.
     - Where no shape that is allowed is enough, the one of the shortest pass is taken, if it is worth it; the outcome
       says so.
@@ -39,13 +43,16 @@ def plan_scaling(demand: Demand, algorithm: str | None = None) -> Keep | Rescale
         if choice is None:
             return _kept(name, demand, now, _enough(demand, now), optimal=name == DEFAULT)
         return _rescaled(name, model, now, choice, Direction.IN)
-    wanted = threshold.split(model) if name != DEFAULT and allowed else _enough_choice(model, fits=fits)
+    if name != DEFAULT and allowed:
+        wanted = threshold.split(model)
+    else:
+        wanted = _enough_choice(model, Room.larger(model) if allowed else Room.allowed(model), fits=fits)
     if wanted is None:
-        return _kept(name, demand, now, _helpless(demand, now, "no task that can be split is above the threshold"))
+        return _kept(name, demand, now, _helpless(demand, now, "no task that may be split is above the threshold"))
     after = _shape(model, wanted)
     worth = wanted.keeps(demand.bound_s) or wanted.pass_s < now.pass_s * (1 - WORTH)
     if allowed and (not worth or after == now.shape):
-        return _kept(name, demand, now, _helpless(demand, now, _in_the_way(demand, now, after)))
+        return _kept(name, demand, now, _helpless(demand, now, _in_the_way(name, demand, now, after)))
     return _rescaled(name, model, now, wanted, Direction.IN if after.size < now.shape.size else Direction.OUT)
 
 
@@ -53,18 +60,26 @@ def _smaller(model: PassModel, name: str, present: Shape) -> Choice | None:
     """A smaller shape with which a pass stays below the bound with a margin; None if there is none."""
     demand = model.demand
     limit_s = demand.bound_s * (1 - demand.margin)
-    choices = [smallest(model, limit_s)] if name == DEFAULT else threshold.merges(model)
-    return next(
-        (choice for choice in choices if choice.keeps(limit_s) and _shape(model, choice).size < present.size), None
+    choices = [smallest(model, limit_s, Room.smaller(model))] if name == DEFAULT else threshold.merges(model)
+    shapes = ((choice, _shape(model, choice)) for choice in choices if choice.keeps(limit_s))
+    return next((choice for choice, shape in shapes if _is_worth(demand, present, shape)), None)
+
+
+def _is_worth(demand: Demand, present: Shape, shape: Shape) -> bool:
+    """Whether a scale-in frees a node, or merges so many tasks that it is worth its pause."""
+    before, after = (
+        sum(each.parallelism[name] for group in demand.groups for name in group.operators) for each in (present, shape)
     )
+    fewer = shape.nodes < present.nodes
+    return fewer or (shape.nodes == present.nodes and shape != present and after <= before * (1 - MERGED))
 
 
-def _enough_choice(model: PassModel, *, fits: bool) -> Choice:
-    """The smallest shape that is allowed and enough, with something free if that can be had."""
+def _enough_choice(model: PassModel, room: Room, *, fits: bool) -> Choice:
+    """The smallest shape that is enough, with something free if that can be had."""
     demand = model.demand
     free = demand.margin if fits else demand.headroom
-    choice = smallest(model, demand.bound_s * (1 - free))
-    return choice if not free or choice.keeps(demand.bound_s * (1 - free)) else smallest(model, demand.bound_s)
+    choice = smallest(model, demand.bound_s * (1 - free), room)
+    return choice if not free or choice.keeps(demand.bound_s * (1 - free)) else smallest(model, demand.bound_s, room)
 
 
 def _rescaled(name: str, model: PassModel, now: Prediction, choice: Choice, direction: Direction) -> Rescale:
@@ -72,7 +87,9 @@ def _rescaled(name: str, model: PassModel, now: Prediction, choice: Choice, dire
     after = model.predicted(choice.parallelism, choice.nodes)
     feasible = choice.keeps(demand.bound_s)
     said = _out(demand, now) if direction is Direction.OUT else _in(demand, now)
-    short = "" if feasible else f"; that is still above {_bound(demand)}: {_in_the_way(demand, after, after.shape)}"
+    short = (
+        "" if feasible else f"; that is still above {_bound(demand)}: {_in_the_way(name, demand, after, after.shape)}"
+    )
     reason = f"{said}: {_changes(now.shape, after.shape)}, then a pass takes {_seconds(after.pass_s)}{short}"
     return Rescale(name, direction, reason, now, after, demand.bound_s, feasible, feasible and choice.proven)
 
@@ -102,7 +119,7 @@ def _in(demand: Demand, now: Prediction) -> str:
 
 
 def _enough(demand: Demand, now: Prediction) -> str:
-    return f"{_pass(demand, now)}, below {_bound(demand)}, and no smaller shape stays {demand.margin:.0%} below it"
+    return f"{_pass(demand, now)}, below {_bound(demand)}, and fewer nodes would not stay {demand.margin:.0%} below it"
 
 
 def _helpless(demand: Demand, now: Prediction, cause: str) -> str:
@@ -116,7 +133,7 @@ def _scheduling(demand: Demand, now: Prediction, scheduling_s: float) -> str:
     )
 
 
-def _in_the_way(demand: Demand, now: Prediction, shape: Shape) -> str:
+def _in_the_way(name: str, demand: Demand, now: Prediction, shape: Shape) -> str:
     """Why nothing more can be done: the busiest task, if it cannot be split any more; else the nodes."""
     bottleneck = now.bottleneck
     group = next((group for group in demand.groups if bottleneck.operator in group.operators), None)
@@ -128,6 +145,8 @@ def _in_the_way(demand: Demand, now: Prediction, shape: Shape) -> str:
             return f"{busy} and {bottleneck.operator} has the most tasks it may have ({group.most})"
     if shape.nodes >= demand.bounds[1]:
         return f"the most nodes are reached ({demand.bounds[1]})"
+    if name != DEFAULT:
+        return "no task is above the threshold alone, and it looks at no levels"
     return f"more nodes than {shape.nodes} make no pass shorter"
 
 

@@ -76,7 +76,8 @@ class Rescale:
     """Another shape, in one decision.
 
     - It is `feasible` if a pass is predicted to keep its bound afterwards; else the reason says what is in the way.
-    - It is `optimal` if it is proven that no smaller shape is enough, nodes first, then tasks.
+    - It is `optimal` if it is proven that no smaller shape is enough, nodes first, then tasks, and leaves as much free;
+      of those that splitting alone leads to, or merging alone.
     """
 
     algorithm: str

@@ -4,8 +4,9 @@
                       a scale-in if a smaller shape would leave `MARGIN` of the bound free
     decides           when `cycles` periods in a row ask for the same direction, for the highest rate among them
     a scale-out       leaves `HEADROOM` of the bound free, so that it need not be followed by another
-    a scale-in        waits while batches wait, for `cooldown` after every rescale, and keeps away from a shape that was
-                      too small before at a rate like this one
+    a scale-in        waits while batches wait, for `cooldown` after every rescale, and keeps away from as few nodes as
+                      were too few before at a rate like this one; and what was decided for a rate holds as long as no
+                      fewer rows come
     after a rescale   nothing is decided before it is there and was measured
 
 How fast rows come is not known of a run that is behind: what it takes is its own speed. As long as what waits does not
@@ -30,7 +31,8 @@ CAUGHT_UP = 1.0  # batches: a run for which no more wait is not behind
 MOST_CORRECTION = 3.0  # times what busy tasks say: a pass that took longer still was held up by something else
 PATIENCE = 6  # periods that a rescale may take, before it is decided anew
 REMEMBERED = 16  # shapes that were too small
-MEMORY = 10  # times the cooldown: for so long they are remembered, because what rows cost may change
+LOWER = 0.05  # by so much fewer rows come, before less is enough than what was decided
+MEMORY = 10  # times the cooldown: for so long all that is remembered, because what rows cost may change
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +95,15 @@ class Watch:
     """What is remembered from one period to the next, and across rescales; a run begins with `Watch()`.
 
     - `asks` are those of the last periods, all of one direction.
-    - `decided` is a shape that is not there yet; the last rescale was decided, or there, at `changed_s`.
+    - `decided` is a shape that is not there yet; the last rescale was decided, or there, at `changed_s`, and was for
+      `decided_for` rows a second; None if that was a guess.
     - So many batches waited at the end of the last period (`backlog`).
     """
 
     asks: tuple[Ask, ...] = ()
     decided: Shape | None = None
     changed_s: float | None = None
+    decided_for: float | None = None
     too_small: tuple[TooSmall, ...] = field(default=())
     backlog: float = 0.0
 
@@ -116,6 +120,8 @@ Decision = Keep | Waits | Rescale
 
 def decide(watch: Watch, scope: Scope, seen: Observation) -> tuple[Watch, Decision]:
     """What a period decides, and what is remembered of it. Pure: the same periods give the same decisions."""
+    if not scope.interval_s:
+        return watch, Waits("batches follow each other at once: no interval says how long a pass may take")
     now = replace(watch, backlog=seen.backlog)
     now, under_way = _arrived(now, scope, seen)
     if under_way is not None:
@@ -179,15 +185,34 @@ def _decided(watch: Watch, scope: Scope, seen: Observation) -> tuple[Watch, Deci
         return watch, plan
     remembered = [each for each in watch.too_small if seen.at_s - each.at_s <= MEMORY * scope.settings.cooldown_s]
     if plan.direction is Direction.IN:
+        if _holds(watch, scope, seen, highest.rate):
+            return watch, Waits(
+                f"what was decided for {watch.decided_for:,.0f} rows/s holds for as many: {plan.reason}"
+            )
         for each in remembered:
-            if each.shape.covers(plan.shape) and highest.rate > each.rate * (1 - MARGIN):
+            if each.shape.nodes >= plan.shape.nodes and highest.rate > each.rate * (1 - MARGIN):
                 return watch, Waits(
                     f"{plan.shape.nodes} nodes were too small at {each.rate:,.0f} rows/s: {plan.reason}"
                 )
     elif highest.certain:
         remembered.append(TooSmall(_present(seen), highest.rate, seen.at_s))
-    later = replace(watch, asks=(), decided=plan.shape, changed_s=seen.at_s, too_small=tuple(remembered[-REMEMBERED:]))
+    later = replace(
+        watch,
+        asks=(),
+        decided=plan.shape,
+        changed_s=seen.at_s,
+        decided_for=highest.rate if highest.certain else None,
+        too_small=tuple(remembered[-REMEMBERED:]),
+    )
     return later, plan
+
+
+def _holds(watch: Watch, scope: Scope, seen: Observation, rate: float) -> bool:
+    """Whether a rate is like the one that the last rescale was decided for."""
+    if watch.decided_for is None or watch.changed_s is None:
+        return False
+    recent = seen.at_s - watch.changed_s <= MEMORY * scope.settings.cooldown_s
+    return recent and rate > watch.decided_for * (1 - LOWER)
 
 
 def _demand(scope: Scope, seen: Observation, rate: float) -> Demand:

@@ -42,6 +42,11 @@ class PassModel:
         self._levels: dict[tuple[bool, ...], tuple[tuple[Chain, ...], ...]] = {}
         self._slowest: dict[tuple[object, ...], float] = {}
 
+    @property
+    def group_tasks(self) -> tuple[int, ...]:
+        """How many tasks each operator of every group has at present."""
+        return tuple(self.present[group[0]] for group in self.groups)
+
     def with_groups(self, tasks: Sequence[int]) -> Parallelism:
         """The parallelism of all operators, where every group has so many tasks."""
         return tuple(

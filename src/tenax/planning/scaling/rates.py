@@ -6,10 +6,11 @@ before it; here all tasks take the same batches, so rows that were measured belo
 scale with the rate that is wanted. They ask that every operator keeps up by itself; here a pass has to, whose levels
 wait for each other, so nodes count as well as tasks.
 
-Nodes are tried from few to many. For each number all parallelisms are tried by their tasks, the fewest first, from the
-fewest that each group needs even if the others took no more than their share of all nodes. So the first that is enough
-is the smallest. After `MAX_TRIES` predictions the search settles for one of which no group can give a task back; it is
-not proven to be the smallest then. O(tries × levels), little beside the 128^groups shapes that there are.
+A scale-out only splits and a scale-in only merges, so that no more state moves than has to; `Room` says what is left to
+choose from. Nodes are tried from few to many. For each number all parallelisms are tried by their tasks, the fewest
+first, from the fewest that each group needs even if the others took no more than their share of all nodes. So the first
+that is enough is the smallest. After `MAX_TRIES` predictions the search settles for one of which no group can give a
+task back; it is not proven to be the smallest then. O(tries × levels), little beside the 128^groups shapes there are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,33 @@ NEAR = 1.01  # times the shortest pass there can be is as good
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """The shapes to choose from: from so many nodes to so many, and the fewest and the most tasks of every group."""
+
+    nodes: tuple[int, int]
+    fewest: tuple[int, ...]
+    most: tuple[int, ...]
+
+    @classmethod
+    def allowed(cls, model: PassModel) -> Room:
+        """Whatever the demand allows."""
+        groups = model.demand.groups
+        return cls(model.demand.bounds, tuple(each.fewest for each in groups), tuple(each.most for each in groups))
+
+    @classmethod
+    def larger(cls, model: PassModel) -> Room:
+        """What covers the present shape, if that is allowed."""
+        whole = cls.allowed(model)
+        return cls((model.demand.nodes, whole.nodes[1]), model.group_tasks, whole.most)
+
+    @classmethod
+    def smaller(cls, model: PassModel) -> Room:
+        """What the present shape covers, if that is allowed."""
+        whole = cls.allowed(model)
+        return cls((whole.nodes[0], model.demand.nodes), whole.fewest, model.group_tasks)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A shape, what a pass takes with it, and whether it is proven that no smaller one is enough."""
 
@@ -40,13 +68,13 @@ class Choice:
         return within(self.pass_s, limit_s)
 
 
-def smallest(model: PassModel, limit_s: float) -> Choice:
+def smallest(model: PassModel, limit_s: float, room: Room) -> Choice:
     """The smallest shape with which a pass keeps the limit; where none does, one of the shortest pass."""
-    fewest, most = model.demand.bounds
+    fewest, most = room.nodes
     proven = True
     shortest: list[Choice] = []
     for nodes in range(fewest, most + 1):
-        search = _Search(model, nodes, limit_s)
+        search = _Search(model, nodes, limit_s, room)
         choice = search.first()
         if choice.keeps(limit_s):
             return Choice(choice.parallelism, nodes, choice.pass_s, proven and choice.proven)
@@ -68,22 +96,21 @@ def within(seconds: float, limit_s: float) -> bool:
 class _Search:
     """The search for the fewest tasks on one number of nodes."""
 
-    def __init__(self, model: PassModel, nodes: int, limit_s: float) -> None:
+    def __init__(self, model: PassModel, nodes: int, limit_s: float, room: Room) -> None:
         self.model = model
         self.nodes = nodes
         self.limit_s = limit_s
-        self.least = LeastTime(model, nodes)
-        groups = model.demand.groups
-        self.most = [group.most for group in groups]
-        self.fewest = [self._needed(number) for number in range(len(groups))]
+        self.room = room
+        self.least = LeastTime(model, nodes, room.fewest)
+        self.fewest = [self._needed(number) for number in range(len(room.fewest))]
         self.tries = 0
 
     def first(self) -> Choice:
         """The fewest tasks that keep the limit; if it is proven that none do, or not found, the shortest pass known."""
-        if all(few <= most for few, most in zip(self.fewest, self.most, strict=True)):
-            for total in range(sum(self.fewest), sum(self.most) + 1):
+        if all(few <= most for few, most in zip(self.fewest, self.room.most, strict=True)):
+            for total in range(sum(self.fewest), sum(self.room.most) + 1):
                 best: Choice | None = None
-                for tasks in _sums(self.fewest, self.most, total):
+                for tasks in _sums(self.fewest, self.room.most, total):
                     choice = self._choice(tasks, proven=True)
                     if choice.keeps(self.limit_s) and (best is None or choice.pass_s < best.pass_s * (1 - SLACK)):
                         best = choice
@@ -95,9 +122,9 @@ class _Search:
 
     def _shortest(self, *, proven: bool) -> Choice:
         """Of so many tasks of every group for each node, those of the shortest pass; and no more than that takes."""
-        groups = self.model.demand.groups
+        bounds = list(zip(self.room.fewest, self.room.most, strict=True))
         choices = [
-            self._choice([min(max(times * self.nodes, group.fewest), group.most) for group in groups], proven=proven)
+            self._choice([min(max(times * self.nodes, fewest), most) for fewest, most in bounds], proven=proven)
             for times in MULTIPLES
         ]
         best = min(choices, key=lambda choice: choice.pass_s)
@@ -109,8 +136,8 @@ class _Search:
         changed = True
         while changed:  # tasks only become fewer
             changed = False
-            for number, group in enumerate(self.model.demand.groups):
-                for fewer in range(group.fewest, tasks[number]):
+            for number, fewest in enumerate(self.room.fewest):
+                for fewer in range(fewest, tasks[number]):
                     tried = [*tasks[:number], fewer, *tasks[number + 1 :]]
                     if self._choice(tried, proven=False).keeps(limit_s):
                         tasks, changed = tried, True
@@ -124,11 +151,10 @@ class _Search:
 
     def _needed(self, number: int) -> int:
         """The fewest tasks that a group may have if a pass keeps the limit; one above the most if there are none."""
-        group = self.model.demand.groups[number]
-        for tasks in range(group.fewest, group.most + 1):
+        for tasks in range(self.room.fewest[number], self.room.most[number] + 1):
             if within(self.least.seconds(number, tasks), self.limit_s):
                 return tasks
-        return group.most + 1
+        return self.room.most[number] + 1
 
 
 def _sums(fewest: Sequence[int], most: Sequence[int], total: int) -> Iterator[list[int]]:

@@ -23,7 +23,7 @@ def split(model: PassModel) -> Choice | None:
     """More tasks for the group of the busiest task above the target that may have more; None if there is none."""
     demand = model.demand
     for utilisation, number in reversed(_utilisations(model)):
-        group, tasks = demand.groups[number], _tasks(model, number)
+        group, tasks = demand.groups[number], model.group_tasks[number]
         if utilisation > demand.target * (1 + SLACK) and tasks < group.most:
             more = min(group.most, math.ceil(tasks * utilisation / demand.target - SLACK)) - tasks
             nodes = max(demand.nodes, min(demand.bounds[1], demand.nodes + more))
@@ -35,7 +35,7 @@ def merges(model: PassModel) -> Iterator[Choice]:
     """Fewer tasks for a group, the least busy one first; at last only a node less."""
     demand = model.demand
     for utilisation, number in _utilisations(model):
-        group, tasks = demand.groups[number], _tasks(model, number)
+        group, tasks = demand.groups[number], model.group_tasks[number]
         limit = demand.target * (1 - demand.margin)
         fewer = max(group.fewest, math.ceil(tasks * utilisation / limit - SLACK))
         if fewer < tasks:
@@ -55,10 +55,7 @@ def _utilisations(model: PassModel) -> list[tuple[float, int]]:
     return sorted((seconds / model.demand.interval_s, number) for number, seconds in enumerate(busiest_s))
 
 
-def _tasks(model: PassModel, group: int) -> int:
-    return model.present[model.groups[group][0]]
-
-
 def _choice(model: PassModel, group: int, tasks: int, nodes: int) -> Choice:
-    parallelism = model.with_groups([tasks if n == group else _tasks(model, n) for n in range(len(model.groups))])
+    before = model.group_tasks
+    parallelism = model.with_groups([*before[:group], tasks, *before[group + 1 :]])
     return Choice(parallelism, nodes, model.pass_s(parallelism, nodes), proven=False)

@@ -61,13 +61,17 @@ def _check_direction(demand: Demand, plan: Rescale) -> None:
     smaller = (plan.shape.nodes, plan.shape.tasks) < (now.nodes, now.tasks)
     if asked:
         return
-    if plan.direction is Direction.OUT and _keeps(plan.now.pass_s, plan.bound_s):
-        raise InvalidPlan(f"a scale-out needs a pass above {plan.bound_s} s, found {plan.now.pass_s}: keep the shape")
-    if plan.direction is Direction.IN and _keeps(plan.now.pass_s, plan.bound_s):
-        limit_s = plan.bound_s * (1 - demand.margin)
-        if not smaller or not _keeps(plan.after.pass_s, limit_s):
+    if plan.direction is Direction.OUT:
+        if _keeps(plan.now.pass_s, plan.bound_s) or not plan.shape.covers(now):
             raise InvalidPlan(
-                f"a scale-in has fewer nodes, or fewer tasks on as many, and a pass of at most {limit_s} s, found "
+                f"a scale-out is for a pass above {plan.bound_s} s and merges nothing, found {plan.now.pass_s} and "
+                f"{plan.shape}: keep the shape"
+            )
+    else:
+        limit_s = plan.bound_s * (1 - demand.margin)
+        if not smaller or not now.covers(plan.shape) or not _keeps(plan.after.pass_s, limit_s):
+            raise InvalidPlan(
+                f"a scale-in has fewer nodes or tasks, and more of nothing, and a pass of at most {limit_s} s, found "
                 f"{plan.shape} and {plan.after.pass_s}: keep the shape"
             )
 
