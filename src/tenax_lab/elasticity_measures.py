@@ -29,7 +29,7 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
     outputs, passes = own.filter(what=OUTPUT).sort("batch"), own.filter(what=PASS)
     moments = own.filter(what=SWITCHED).sort("after_s")
     begun = [*moments["after_s"], float("inf")]
-    found: list[Row] = []
+    rescales: list[Row] = []
     for place, switch in enumerate(moments.iter_rows(named=True)):
         at_s, until_s = switch["after_s"], min(switch["after_s"] + AROUND_S, begun[place + 1])
         asked = own.filter(pl.col("what").is_in([ASKED, JUDGED]), pl.col("after_s") <= at_s)
@@ -44,7 +44,7 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
         finals = outputs["final_s"].to_list()
         came = value(outputs, pl.col("rows").max() / pl.col("after_s").max())
         read = int(since["read_bytes"].sum())
-        found.append(
+        rescales.append(
             {
                 "number": switch["number"],
                 "nodes": _nodes_at(own, until_s),
@@ -62,7 +62,7 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
                 "moved": read / switch["group_bytes"] if switch["group_bytes"] else None,
             }
         )
-    return found
+    return rescales
 
 
 def throughput(outputs: pl.DataFrame, at_s: float) -> float:
@@ -119,13 +119,13 @@ def undone(case: Case, own: pl.DataFrame) -> list[float]:
     scale-in behind a scale-out at one that has not fallen by a tenth from its highest.
     """
     decided = own.filter(pl.col("outcome").is_in([OUT, IN]), what=JUDGED).sort("after_s")
-    found = []
+    undoing = []
     for (before_s, before), (at_s, now) in pairwise(decided.select("after_s", "outcome").iter_rows()):
         rates = [case.rhythm.rate(moment_s) for moment_s in np.linspace(before_s, at_s, MOMENTS)]
         turned = rates[-1] / min(rates) - 1 if now == OUT else 1 - rates[-1] / max(rates)
         if before != now and turned < TURNED:
-            found.append(at_s)
-    return found
+            undoing.append(at_s)
+    return undoing
 
 
 def mean_nodes(own: pl.DataFrame, until_s: float) -> float:

@@ -35,8 +35,8 @@ def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
     tables, claims = [], []
     for case in plan.cases:
         own = _own(observed, case)
-        found, said = {SWITCH: _rescale, STEP: _step, DAY: _day}[case.what_happens](plan, case, own)
-        tables.append(found)
+        measured, said = {SWITCH: _rescale, STEP: _step, DAY: _day}[case.what_happens](plan, case, own)
+        tables.append(measured)
         claims += said
     return Findings(
         settings={
@@ -76,13 +76,13 @@ def _own(observed: pl.DataFrame, case: Case) -> pl.DataFrame:
 
 
 def _rescale(plan: ElasticPlan, _: Case, own: pl.DataFrame) -> tuple[Table, list[Claim]]:
-    found = frame(switches(plan, own))
-    busy = own.filter(pl.col("after_s") < value(found, pl.col("after_s").min()), what=PASS)["seconds"]
+    measured = frame(switches(plan, own))
+    busy = own.filter(pl.col("after_s") < value(measured, pl.col("after_s").min()), what=PASS)["seconds"]
     share = float(str(busy.median())) / plan.batch_s
     state_mb = value(own.filter(what=PASS), pl.col("state_bytes").max()) / 1e6
     made = table(
         f"Rescales by hand under {100 * share:.0f} % load with a state of {state_mb:,.0f} MB; latencies in s",
-        found,
+        measured,
         "nodes | tasks | usual = usual_s | highest = highest_s | later, in intervals = later | "
         "between results s = pause_s | usually s = rhythm_s | throughput % = percent | moved MB = moved_mb | "
         "read MB = read_mb | read / moved = moved",
@@ -90,8 +90,8 @@ def _rescale(plan: ElasticPlan, _: Case, own: pl.DataFrame) -> tuple[Table, list
         moved_mb=pl.col("group_bytes") / 1e6,
         read_mb=pl.col("read_bytes") / 1e6,
     )
-    later, slowest, moved = values(found, "later"), values(found, "throughput"), values(found, "moved")
-    each = f"the worst of {found.height} rescales"
+    later, slowest, moved = values(measured, "later"), values(measured, "throughput"), values(measured, "moved")
+    each = f"the worst of {measured.height} rescales"
     claims = [
         _goal("no result comes later than usual by more", "1 interval", max(later), "intervals", each, GOAL_LATER),
         _goal(
@@ -112,28 +112,28 @@ def _rescale(plan: ElasticPlan, _: Case, own: pl.DataFrame) -> tuple[Table, list
 
 
 def _step(_: ElasticPlan, case: Case, own: pl.DataFrame) -> tuple[Table, list[Claim]]:
-    found = frame([settling(case, own)])
+    measured = frame([settling(case, own)])
     made = table(
         f"{STEP_TIMES} times the rate from {case.turn_s:g} s on; latencies in s",
-        found,
+        measured,
         "rescales = decisions | last after s = last_s | nodes | slowest before = before_s | highest = highest_s | "
         "as before again after s = usual_again_s | longest waiting = waiting",
     )
-    decisions = value(found, "decisions")
+    decisions = value(measured, "decisions")
     what, said = f"rescales after {STEP_TIMES} times the rate", f"at most {GOAL_DECISIONS}"
     return made, [_goal(what, said, decisions, "", "one run", GOAL_DECISIONS)]
 
 
 def _day(_: ElasticPlan, case: Case, own: pl.DataFrame) -> tuple[Table, list[Claim]]:
     sides = own["side"].unique(maintain_order=True)
-    found = frame([through_a_day(case, side, own.filter(side=side)) for side in sides])
+    measured = frame([through_a_day(case, side, own.filter(side=side)) for side in sides])
     made = table(
         f"A day of {case.lasts_s:g} s, {DAY_TIMES} times as many rows at noon; latencies in s",
-        found,
+        measured,
         "side | median = typical_s | 95 % = p95_s | highest = highest_s | longest waiting = waiting | "
         "rescales = decisions | back and forth = back_and_forth | nodes, mean = mean_nodes | most = most_nodes",
     )
-    ours = found.filter(side=ELASTIC)
+    ours = measured.filter(side=ELASTIC)
     back, waiting = value(ours, "back_and_forth"), value(ours, "waiting")
     counted = f"of {value(ours, 'decisions'):.0f} rescales"
     return made, [

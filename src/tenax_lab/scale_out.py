@@ -199,9 +199,9 @@ def _claims(frame: pl.DataFrame) -> Iterator[Claim]:
     highest = clean.filter(pl.col("rate").is_in(scaled["rate"].implode()))
     for side in SIDES:
         more = [
-            one / other
-            for one in values(scaled.filter(pl.col("scale_outs") == most, side=side), "completion_s")
-            for other in values(highest.filter(side=side), "completion_s")
+            scaled_s / plain_s
+            for scaled_s in values(scaled.filter(pl.col("scale_outs") == most, side=side), "completion_s")
+            for plain_s in values(highest.filter(side=side), "completion_s")
         ]
         statement = f"Figure 6: {side}, completion with {most} scale-outs over that without"
         yield from claim_of_ratios(statement, "improves greatly with every scale-out", more, "runs")
