@@ -95,7 +95,7 @@ class TaskReport:
 
     - That version can be rebuilt by stepping the initial state from batch `rebuild_from` on; 0 if it cannot.
     - It was stepped in a `level` of the pass, was `busy_s` by the clock, and `restore_s` to read its start from the
-      store before that.
+      store before that: `read_bytes` of it.
     """
 
     version: Version
@@ -110,6 +110,7 @@ class TaskReport:
     state_bytes: int = 0
     level: int = 0
     restore_s: float = 0.0
+    read_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

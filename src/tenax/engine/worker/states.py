@@ -64,6 +64,7 @@ class States:
         self._node = places.nodes / node
         self.store = places.store
         self._held: dict[Task, tuple[Held, ...]] = {}
+        self.read_bytes = 0  # of states, from the store
         self.earlier: Earlier | None = None
         """What lies here since before the last rescale."""
 
@@ -201,6 +202,8 @@ class States:
             here = self.earlier.rows(Task.parse(piece.origin) if piece.origin else task, name, piece)
             if here is not None:
                 return here
+        if piece.is_stored:
+            self.read_bytes += piece.length
         return decode(segment_bytes(self.folder(task), self.store, name, piece))[0]
 
     def _remember(self, held: Held) -> Held:

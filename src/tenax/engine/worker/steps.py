@@ -69,6 +69,7 @@ class Work:
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
     restore_s: float = 0.0
+    read_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ class Worker:
         computation = self.computations[operator]
         if computation.stateless:
             return Work(step, Held(step.start, {}, {}), highest_us=[step.highest_us])
-        started = time.perf_counter()
+        started, read = time.perf_counter(), self.states.read_bytes
         name = self.graph.operators[operator].name
         try:
             held = self.states.load(step.start, step.restored, computation, self._keys[operator])
@@ -236,7 +237,8 @@ class Worker:
             raise
         except RAISED as error:  # states that cannot be merged, or not by their own computation
             raise StepFailed(_failure(error, name, self.names[step.task], step.start.batch)) from error
-        return Work(step, held, restore_s=0.0 if step.restored is None else time.perf_counter() - started)
+        restore_s = 0.0 if step.restored is None else time.perf_counter() - started
+        return Work(step, held, restore_s=restore_s, read_bytes=self.states.read_bytes - read)
 
     def _finish(self, order: Order, work: Work) -> Report:
         task = work.order.task
@@ -266,6 +268,7 @@ class Worker:
             retaining_cpu_s=work.retaining_cpu_s,
             late_rows=tuple(work.late),
             restore_s=work.restore_s,
+            read_bytes=work.read_bytes,
             state_bytes=state_bytes,
         )
 
