@@ -85,11 +85,11 @@ def test_a_rescale_is_measured_against_what_was_usual() -> None:
         {"what": "nodes", "after_s": 22.0, "nodes": 4},
         {"what": "pass", "after_s": 24.0, "seconds": 1.0, "read_bytes": 1_500, "waiting": 1.5},
     ]
-    (found,) = switches(FULL, frame(rows).with_columns(outcome=pl.lit(None, pl.String)))
-    assert (found["nodes"], found["usual_s"], found["highest_s"]) == (4, 1.5, 4.5)
-    assert found["later"] == pytest.approx(1.5)  # in intervals of 2 s
-    assert found["pause_s"] == pytest.approx(26.5 - 21.5)
-    assert found["moved"] == 1.5
+    (seen,) = switches(FULL, frame(rows).with_columns(outcome=pl.lit(None, pl.String)))
+    assert (seen["nodes"], seen["usual_s"], seen["highest_s"]) == (4, 1.5, 4.5)
+    assert seen["later"] == pytest.approx(1.5)  # in intervals of 2 s
+    assert seen["pause_s"] == pytest.approx(26.5 - 21.5)
+    assert seen["moved"] == 1.5
 
 
 def test_throughput_counts_what_is_final_around_a_moment() -> None:
