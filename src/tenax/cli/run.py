@@ -76,7 +76,8 @@ def run_command(
     if settings.start.drain:
         check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
-    admitted(application, folder.resolve(), application.fingerprint(), settings.start.accept_changes)
+    start, fingerprint = settings.start, application.fingerprint()
+    admitted(application, folder.resolve(), fingerprint, start.accept_changes, upgrade=start.upgrade)
     view = LiveView(application, folder)
     with stopping() as stops:
         driver = Driver(application, folder, settings, view, plan=plan)

@@ -50,7 +50,7 @@ def record_version(store: Path, version: TopologyVersion, check_epoch: Callable[
     durable.make_folder(store / VERSIONS, below=store)
     path = store / VERSIONS / f"{version.number:08d}.json"
     try:
-        durable.create_exclusively(path, records.encode(_record(version)))
+        durable.create_exclusively(path, records.encode(to_record(version)))
     except FileExistsError:
         check_epoch()
         if _version(path) != version:
@@ -128,7 +128,8 @@ def _numbers(folder: Path) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
-def _record(version: TopologyVersion) -> JsonObject:
+def to_record(version: TopologyVersion) -> JsonObject:
+    """A version as plain data."""
     return {
         "number": version.number,
         "after": version.after,
@@ -140,11 +141,12 @@ def _record(version: TopologyVersion) -> JsonObject:
     }
 
 
-def _version(path: Path) -> TopologyVersion:
-    record = records.decode_object(durable.read_bytes(path), str(path))
+def from_record(record: JsonObject, where: str) -> TopologyVersion:
+    """What `to_record` made; `where` names it in errors."""
     parallelism, nodes = _counts(record["parallelism"]), record["nodes"]
     tables = {
-        name: tuple(_table(path, name, table, parallelism)) for name, table in records.mapping(record["tables"]).items()
+        name: tuple(_table(where, name, table, parallelism))
+        for name, table in records.mapping(record["tables"]).items()
     }
     return TopologyVersion(
         records.integer(record, "number"),
@@ -157,16 +159,20 @@ def _version(path: Path) -> TopologyVersion:
     )
 
 
+def _version(path: Path) -> TopologyVersion:
+    return from_record(records.decode_object(durable.read_bytes(path), str(path)), str(path))
+
+
 def _counts(value: Json) -> Mapping[str, int]:
     given = records.mapping(value)
     return {name: records.integer(given, name) for name in given}
 
 
-def _table(path: Path, name: str, value: Json, parallelism: Mapping[str, int]) -> list[int]:
+def _table(where: str, name: str, value: Json, parallelism: Mapping[str, int]) -> list[int]:
     owners = [owner for owner in records.items(value) if isinstance(owner, int)]
     if len(owners) != KEY_GROUPS or not all(0 <= owner < parallelism.get(name, 0) for owner in owners):
         raise DamagedStore(
-            f"{path}: a table has an owner among its tasks for each of {KEY_GROUPS} key groups, found another one of "
+            f"{where}: a table has an owner among its tasks for each of {KEY_GROUPS} key groups, found another one of "
             f"{name!r}: restore it from a copy"
         )
     return owners
