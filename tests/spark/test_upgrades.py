@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 from spark.runs import Watcher, committed, finish, run, whole_input
 from spark.test_changed_code import assert_same, counted, files_of, how, stopped
+from spark.test_killed_drivers import DEADLINE_S, POLL_S, SOURCES, published
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
@@ -98,3 +106,71 @@ def test_operators_come_and_go_and_change_while_others_keep_their_states(
     assert verify(store).problems == []
     assert command(["inspect", str(store)]) == 0
     assert "'slow' is gone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", ["recorded", "published"])
+def test_a_driver_killed_as_an_upgrade_begins_is_followed_by_one_that_completes_it(
+    moment: str, cluster: Session, tmp_path: Path
+) -> None:
+    store, old, new = tmp_path / "store", counts(tmp_path), counts(tmp_path, new=True)
+    batch = stopped(old, store, how(), cluster, 3)
+    with (tmp_path / "child.log").open("ab") as log:
+        command_line = [sys.executable, "-m", "spark.upgrading_child", str(tmp_path)]
+        inherited = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), *inherited])}
+        environment.pop("SPARK_HOME", None)  # that of the session in this process
+        process = subprocess.Popen(command_line, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_for(process, lambda: upgraded(store, batch, tmp_path, moment), tmp_path / "child.log")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if moment == "recorded":  # as if it had been killed a moment earlier still, between its two records
+        (store / "versions" / "00000002.json").unlink()
+    watcher = Watcher()
+    finish(new, store, upgrading(), cluster, watcher)
+    assert not [words for words in watcher.messages if "operator" in words], "it is remembered"
+    assert [version.after for version in read_versions(store)] == [0, batch]
+    assert_upgraded(tmp_path, new, batch)
+
+
+def upgraded(store: Path, batch: int, folder: Path, moment: str) -> bool:
+    """Whether a driver has come as far as that in its upgrade."""
+    if moment == "recorded":
+        return (store / "versions" / "00000002.json").exists()
+    return published(folder / "short") > batch
+
+
+def wait_for(process: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(POLL_S)
+
+
+def merged(folder: Path, *, more: bool) -> Application:
+    """early (2) --> [union with late (2)] --> key (2) --full--> counts (2)"""
+    topology = Topology("merged")
+    rows = topology.source("early", elements(rate=1_000, pace=Pace(rows=ROWS)), partitions=2)
+    if more:
+        late = topology.source("late", elements(seed=9, rate=1_000, pace=Pace(rows=ROWS)), partitions=2)
+        rows = rows.union(late, name="both")
+    keyed = rows.with_columns((pl.col("sequence") % KEYS).alias("key"), name="key").key_by("key")
+    counts = keyed.window("500ms").aggregate(pl.len().alias("n"), name="counts")
+    counts.output("counts-out", parquet(folder / "counts"))
+    return topology.build()
+
+
+def test_a_new_source_is_read_from_its_beginning_and_windows_wait_for_it(cluster: Session, tmp_path: Path) -> None:
+    store, old, new = tmp_path / "store", merged(tmp_path, more=False), merged(tmp_path, more=True)
+    batch = stopped(old, store, how(), cluster, 3)
+    watcher = Watcher()
+    finish(new, store, upgrading(), cluster, watcher)
+    assert "operator 'counts' goes on and waits for 'late' from now on" in "\n".join(watcher.messages)
+    before = files_of(tmp_path / "counts", 1, batch)
+    closed = before["window_end"].max()
+    both = pl.concat(rows.with_columns((pl.col("sequence") % KEYS).alias("key")) for rows in whole_input(new).values())
+    expected = counted(both, SECOND_US // 2).filter(pl.col("window_end") > closed)
+    assert_same(committed(tmp_path / "counts"), pl.concat([before, expected], how="diagonal_relaxed"))

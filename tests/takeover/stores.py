@@ -77,7 +77,9 @@ def left(
         committer = sink.committer(name, store, opened.identity, opened.epoch)
         tasks = range(built.topology.operator(name).parallelism)
         for batch in range(1, published + 1):
-            committer.commit(batch, [stage(sink, name, part, batch, "1.1", pl.DataFrame()) for part in tasks])
+            committer.commit(
+                batch, [stage(sink, name, part, batch, "1.1", pl.DataFrame({"batch": [batch]})) for part in tasks]
+            )
         committer.close()
     if checkpoint:
         at = next((version.number for version in reversed(versions) if version.after < BATCH), 1)
