@@ -128,7 +128,7 @@ def why_not(store: Path, application: Application) -> str:
     return ""
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_random_edits_are_refused_in_one_line_or_keep_the_states_of_what_is_unchanged(data: st.DataObject) -> None:
     before = data.draw(applications())

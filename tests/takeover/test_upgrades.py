@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from takeover.stores import BATCH, Totals, left, newest, recorded, refusal, stan
 from tenax.api.streams import Stream, Topology
 from tenax.application.application import Application
 from tenax.application.scaling import first_version, next_version, rescaled
-from tenax.batching.batches import BatchPlanner
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import ParquetSink, parquet, visible_name
-from tenax.connectors.source import Limits
 from tenax.connectors.workloads import elements
 from tenax.control.versions import NO_PASS, PassId, Version
 from tenax.errors import DamagedStore, EpochLost, UnsuitableStore
@@ -461,63 +458,3 @@ def test_an_operator_that_goes_on_with_a_new_source_before_it_is_told_of(tmp_pat
     words = examined(store, application(tmp_path, second=True)).words
     assert "source 'more' is new: it is read from its beginning, from batch 5 on" in words
     assert any("operator 'window' goes on and waits for 'more' from now on" in each for each in words)
-
-
-def planner(built: Application, store: Store) -> BatchPlanner:
-    return BatchPlanner(built, store, Limits(10), 0.0)
-
-
-def test_batches_that_nothing_depends_on_are_planned_anew_for_the_sources_that_there_are(tmp_path: Path) -> None:
-    old, new = application(tmp_path, rows=60), application(tmp_path, rows=60, second=True)
-    store = Store.open(tmp_path / "store", {})
-    before = planner(old, store)
-    before.log(1, 5, threading.Event())
-    after = planner(new, store)
-    assert after.batch(2).ranges["more"] == (None, None)
-    forgotten = after.renew(2, 2)
-    assert forgotten is not None
-    assert forgotten.first == 3
-    assert after.logged == 2
-    assert [set(records.mapping(records.mapping(batch.data)["ranges"])) for batch in store.batches] == [
-        {"rows", "more"}
-    ] * 2
-    assert "more" not in after.positions
-    after.log(3, 1, threading.Event())
-    assert after.batch(3).ranges["rows"] == before.batch(3).ranges["rows"]
-    assert after.batch(3).ranges["more"] == before.batch(1).ranges["rows"], "it begins at its beginning"
-    again = planner(old, store)
-    assert set(again.batch(3).ranges) == set(again.positions) == {"rows"}
-    store.close()
-
-
-def test_sources_that_had_ended_stay_so_and_a_new_one_is_read(tmp_path: Path) -> None:
-    old, new = application(tmp_path, rows=20), application(tmp_path, rows=20, second=True)
-    store = Store.open(tmp_path / "store", {})
-    before = planner(old, store)
-    before.log(1, 9, threading.Event())
-    last = before.logged
-    assert before.batch(last).ended
-    after = planner(new, store)
-    assert not after.batch(last).ended
-    after.log(last + 1, 9, threading.Event())
-    assert after.batch(last + 1).ranges["rows"] == (None, None)
-    assert after.batch(after.logged).ended
-    store.close()
-
-
-def test_where_all_sources_that_are_left_had_ended_a_batch_says_so(tmp_path: Path) -> None:
-    def two(*, both: bool) -> Application:
-        topology = Topology("t")
-        topology.source("rows", elements(rate=100, pace=Pace(rows=20))).output("o", parquet(tmp_path / "o"))
-        if both:
-            topology.source("more", elements(rate=100, pace=Pace(rows=500))).output("m", parquet(tmp_path / "m"))
-        return topology.build()
-
-    store = Store.open(tmp_path / "store", {})
-    planner(two(both=True), store).log(1, 4, threading.Event())
-    after = planner(two(both=False), store)
-    assert not after.batch(4).ended
-    logged = after.log(5, 3, threading.Event())
-    assert logged is not None
-    assert (logged.last, logged.ended, logged.rows) == (5, True, 0)
-    store.close()

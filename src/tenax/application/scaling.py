@@ -151,10 +151,10 @@ def _carried(
     if fixed is not None:
         states = {fixed: (application.topology.operator(fixed).parallelism, None), **states}
     if len(set(states.values())) > 1:
-        found = ", ".join(f"{name} has {tasks}" for name, (tasks, _) in states.items())
+        standing = ", ".join(f"{name} has {tasks}" for name, (tasks, _) in states.items())
         raise InvalidRequest(
             f"{', '.join(map(repr, states))} are to share their rows task by task, so their states lie in the same "
-            f"tasks, found that they do not ({found}): key the rows of one of them by key_by(...) before it"
+            f"tasks, found that they do not ({standing}): key the rows of one of them by key_by(...) before it"
         )
     if states:
         return None if fixed is not None else next(iter(states.values()))

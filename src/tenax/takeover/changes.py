@@ -11,6 +11,8 @@ A store remembers the fingerprint of the application that runs on it. What diffe
 - A state that is never stored (`checkpoint` none) would be rebuilt by the new code from batches of the old one: it is
   refused if it, or anything before it, has changed, or starts empty.
 - A source that reads something else, and an output that goes elsewhere, are refused or accepted by name.
+- Other operators are refused, but in an upgrade: those that are the same keep their states, changed and new ones begin
+  empty after batch B, those that are gone are dropped. It begins a version of the topology, which the change names.
 
 What was admitted is recorded before anything runs, with the checkpoint that it begins from; a driver that is restored
 from that same checkpoint empties the same operators again, and one that would have to go back before it stops.
