@@ -11,7 +11,7 @@ import pytest
 from tenax.application.application import Application
 from tenax.application.schemas import to_record
 from tenax.connectors.sink import stage
-from tenax.control.versions import Cut, PassId, RebuildPoint, RestorePoint, Version
+from tenax.control.versions import Cut, PassId, RebuildPoint, RestorePoint, Span, Version
 from tenax.errors import UnsuitableStore
 from tenax.model.graph import TaskGraph
 from tenax.model.topology_versions import TopologyVersion
@@ -53,6 +53,7 @@ def left(
     published: int = BATCH,
     older: Sequence[str] = (),
     rebuilt: Sequence[str] = (),
+    retained: Sequence[str] = (),
     checkpoint: bool = True,
     declared: Application | None = None,
     versions: Sequence[TopologyVersion] = (),
@@ -83,7 +84,7 @@ def left(
         committer.close()
     if checkpoint:
         at = next((version.number for version in reversed(versions) if version.after < BATCH), 1)
-        store_checkpoint(opened, built, BATCH, BATCH, older, rebuilt, version=at)
+        store_checkpoint(opened, built, BATCH, BATCH, older, rebuilt, retained, version=at)
     opened.close()
     return store
 
@@ -95,6 +96,7 @@ def store_checkpoint(
     batch: int,
     older: Sequence[str] = (),
     rebuilt: Sequence[str] = (),
+    retained: Sequence[str] = (),
     *,
     version: int = 1,
 ) -> Cut:
@@ -105,7 +107,9 @@ def store_checkpoint(
         else Version(task, batch - (task.operator in older), PassId(1, 3))
         for task in tasks
     ]
-    cut = Cut(number, tuple(points))
+    spans = (Span(1, batch, PassId(1, 3)),)
+    outputs = tuple(spans if task.operator in retained else () for task in tasks) if retained else ()
+    cut = Cut(number, tuple(points), outputs)
     parts = {task: upload_segments(store.folder, task, {"base": b"state of %d" % batch}) for task in tasks}
     notes = {
         **cuts.to_record(cut),

@@ -110,8 +110,8 @@ def same(nodes: Sequence[Node], others: Sequence[Node], name: str) -> bool:
     ours, theirs = ({node.name: node for node in each} for each in (nodes, others))
     if name not in ours or name not in theirs:
         return False
-    one, other = (replace(each[name], tasks=0) for each in (ours, theirs))
-    return one == other and windowed(ours, one.reads) == windowed(theirs, other.reads)
+    mine, other = (replace(each[name], tasks=0) for each in (ours, theirs))
+    return mine == other and windowed(ours, mine.reads) == windowed(theirs, other.reads)
 
 
 def windowed(nodes: dict[str, Node], name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from takeover.stores import BATCH, Totals, left, newest, recorded, refusal, stan
 from tenax.api.streams import Stream, Topology
 from tenax.application.application import Application
 from tenax.application.scaling import first_version, next_version, rescaled
+from tenax.cli.main import run
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import ParquetSink, parquet, visible_name
 from tenax.connectors.workloads import elements
@@ -458,3 +460,35 @@ def test_an_operator_that_goes_on_with_a_new_source_before_it_is_told_of(tmp_pat
     words = examined(store, application(tmp_path, second=True)).words
     assert "source 'more' is new: it is read from its beginning, from batch 5 on" in words
     assert any("operator 'window' goes on and waits for 'more' from now on" in each for each in words)
+
+
+def test_inspect_shows_an_upgrade_among_the_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = left(tmp_path, application(tmp_path))
+    upgraded(store, application(tmp_path, extra=True, totals=None))
+    assert run(["inspect", str(store)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "upgrade: version 2 of the topology begins" in said
+    assert "operator 'extra' is new" in said
+    assert run(["inspect", str(store), "--json"]) == 0
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert (change["version"], change["new"]) == (2, ["extra", "counts"])
+
+
+APPLICATION = """
+import tenax as tx
+topology = tx.Topology("t")
+topology.source("rows", tx.elements(rate=100.0), partitions=3).output("means", tx.parquet("means"))
+"""
+
+
+def test_the_command_refuses_an_upgrade_in_one_line_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = left(tmp_path, application(tmp_path))
+    (tmp_path / "app.py").write_text(APPLICATION)
+    for words, line in (([], "parallelism was 2, is 3"), (["--upgrade"], "other partitions than its log")):
+        assert run(["run", "app.py", "--store", str(store), *words]) == 2
+        error = capsys.readouterr().err
+        assert line in error
+        assert error.count("\n") == 1

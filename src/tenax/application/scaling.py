@@ -193,9 +193,14 @@ def rescaled(application: Application, version: TopologyVersion) -> Application:
     - Where the tasks of an operator change in number, its weights go: shares are equal then. Priorities of single tasks
       are those of the tasks that were; if they differ, each of the new ones has the highest, so none comes back later.
     - An edge whose ends both stay keeps its partitioning.
+    - Operators that the version does not know, because other code has made it, are as declared, or as their partners.
     """
     before = {operator.name: operator for operator in application.topology.operators}
     tasks = {name: version.parallelism.get(name, operator.parallelism) for name, operator in before.items()}
+    unknown = [name for name in before if name not in version.parallelism]
+    for group in scaling_groups(application) if unknown else ():
+        known = [name for name in group.operators if name not in unknown]
+        tasks |= {name: tasks[known[0]] for name in group.operators if known and name in unknown}
     operators = tuple(
         _with_tasks(operator, tasks[operator.name], _inputs(application, operator, tasks))
         for operator in application.topology.operators

@@ -45,9 +45,11 @@ def admitted(
     present = versions[-1] if versions else first_of(application, stored)
     comparison = compared(application, stored, given, present.parallelism)
     if comparison.reshaped and not upgrade:
+        # the log of a source is by partition, whatever takes it over
+        remedy = "or use another folder" if comparison.repartitioned else f"or go on with this one by {UPGRADE}"
         raise UnsuitableStore(
             f"{folder}: a store belongs to one topology, found another: {'; '.join(comparison.reshaped)}: run the "
-            f"topology that made it, use another folder, or go on with this one by {UPGRADE}"
+            f"topology that made it, {remedy}"
         )
     repeated = [str(record) for record in records.items(known[-1]["accepted"])] if known else []
     if comparison.is_empty and all(word in repeated for word in accept):

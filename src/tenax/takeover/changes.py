@@ -134,13 +134,8 @@ class Changes:
 
         By now no other driver can commit anything; what the driver before has done at the last moment is seen here.
         """
+        self.check_stands(store.folder, cut, published)
         if self.words:
-            stands = 0 if cut is None else cut.number
-            if stands != self.checkpoint or (self.concerns_states and published > self.batch):
-                raise UnsuitableStore(
-                    f"{store.folder}: code changes behind batch {self.batch}, where the last driver ended, found it "
-                    f"still at work (batch {published}): start again when it has ended"
-                )
             change: dict[str, Json] = {
                 "epoch": store.epoch,
                 "topology": self.fingerprint,
@@ -158,6 +153,15 @@ class Changes:
                 change[VERSIONS] = [to_record(version) for version in self.versions]
             store.record_change(change)
             store.record_event({"changes": shown(change)})
+
+    def check_stands(self, folder: Path, cut: Cut | None, published: int) -> None:
+        """Refuse if the driver before has gone on since its store was looked at."""
+        stands = 0 if cut is None else cut.number
+        if self.words and (stands != self.checkpoint or (self.concerns_states and published > self.batch)):
+            raise UnsuitableStore(
+                f"{folder}: code changes behind batch {self.batch}, where the last driver ended, found it still at "
+                f"work (batch {published}): start again when it has ended"
+            )
 
     def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
         """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""

@@ -80,7 +80,7 @@ class Judge:
         if refused:
             self._refuse(refused, remedies)
         left = [log for name, log in places_of(self.stored).items() if name in comparison.dropped]
-        asked = {name: both for name, both in comparison.rescaled.items() if version is None or both[1] != tasks[name]}
+        asked = {name: both for name, both in comparison.rescaled.items() if both[1] != tasks[name]}
         telling = Telling(
             self.application,
             comparison,

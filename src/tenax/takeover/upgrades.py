@@ -104,8 +104,7 @@ def not_upgraded(
     if left:
         refused.append(f"the state of {', '.join(map(repr, left))} would be rebuilt from outputs retained by old tasks")
         remedies.append(
-            "store it once by a run of the old code with --checkpoint "
-            f"{','.join(f'{name}=aligned' for name in left)}, or start it empty by --accept-changes {','.join(left)}"
+            f"store it once by a run of the old code with --checkpoint {','.join(f'{name}=aligned' for name in left)}"
         )
     return refused, remedies
 
@@ -113,19 +112,20 @@ def not_upgraded(
 def _fed_by_retained(
     application: Application, position: Position, comparison: Comparison, emptied: Collection[str]
 ) -> list[str]:
-    """Operators that would ask for outputs in the store: these name their consumers by number, which is another now."""
+    """Operators whose rebuilding asks for outputs in the store: these name consumers by numbers that are others now."""
     cut = position.cut
     if cut is None or not comparison.reshaped:
         return []
     behind = {point.task.operator for point in cut.points if point.inputs_after < cut.newest_batch}
     retained = {point.task.operator for point, spans in zip(cut.points, cut.outputs, strict=False) if spans}
-    return [
+    kept = [operator for operator in application.topology.operators if operator.name not in {*emptied, *comparison.new}]
+    asking = [
         operator.name
-        for operator in application.topology.operators
-        if operator.name in behind
-        and operator.name not in {*emptied, *comparison.new}
-        and any(stream.operator in retained for stream in operator.inputs)
+        for operator in kept
+        if operator.name in behind and any(stream.operator in retained for stream in operator.inputs)
     ]
+    # without states of its own it asks on behalf of what is behind it
+    return [operator.name for operator in kept if asking and operator.name in position.rebuilt] or asking
 
 
 def closed_for_ever(

@@ -121,7 +121,6 @@ def take_over(application: Application, folder: Path, settings: Settings, observ
         ordering.restore(checkpoint.oldest_batch, restored.highest_us)
         ordering.keep(checkpoint, restored.segments)
     _record(changes, store, checkpoint, publisher, observer)
-    _ask(store, changes)
     _renew(store, planner, publisher, checkpoint, observer)
     # of batches that are planned anew, as it is now
     with_schemas = with_known_schemas(application, planner.positions)
@@ -244,7 +243,10 @@ def _highest_us(application: Application, cut: Cut, fresh: Collection[str], note
 
 def _record(changes: Changes, store: Store, checkpoint: Cut | None, publisher: Publisher, observer: Observer) -> None:
     """Say what other code changes, and write it down before anything runs."""
-    changes.record(store, checkpoint, max(publisher.published.values(), default=0))
+    published = max(publisher.published.values(), default=0)
+    changes.check_stands(store.folder, checkpoint, published)
+    _ask(store, changes)  # before the change is recorded: from then on nothing tells that these numbers are new
+    changes.record(store, checkpoint, published)
     complete(store)
     for words in changes.words:
         observer.said(words)
