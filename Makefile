@@ -25,7 +25,7 @@ demo: setup  ## half of an embedded cluster is killed, outputs go on: live view,
 test: setup  ## lint, types, import contract and all tests, side by side
 	$(BIN)/python tests/run_all.py
 
-chaos: setup  ## tests that take their time, 25 random schedules of real faults, 100 damaged files, 15,000 simulated runs; about 55 minutes
+chaos: setup  ## tests that take their time, 25 random schedules of real faults, 100 damaged files, 23,000 simulated runs; about an hour
 	$(BIN)/pytest -m long
 	$(BIN)/python -m tenax.cli.soak
 

@@ -28,6 +28,7 @@ from tenax.control.instructions import (
     PlanReplicas,
     Publish,
     RequestNodes,
+    Rescale,
     RunPass,
     Step,
     Stop,
@@ -35,12 +36,17 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
+from tenax.control.narrator import sentence
 from tenax.control.notices import (
     BackupsMoved,
+    LoadJudged,
     PromiseMeasured,
     RecoveryBegun,
     ReplicaPromoted,
     ReplicasMoved,
+    RescaleGivenUp,
+    RescalePlanned,
+    RescalePostponed,
     RolledBack,
     TasksMoved,
 )
@@ -128,7 +134,8 @@ def finished(order: RunPass, written_bytes: int = 0) -> PassFinished:
 class Dialogue:
     """A coordinator and what it has under way: the newest live pass, round, publication and checkpoint.
 
-    `homes` says where tasks run, if the coordinator is not to decide; invariants are checked after every event.
+    `homes` says where tasks run, if the coordinator is not to decide; `started` how it begins, if not at the beginning.
+    Invariants are checked after every event.
     """
 
     def __init__(
@@ -139,6 +146,7 @@ class Dialogue:
         settings: Settings,
         retain: Iterable[Task] = (),
         replicas: Iterable[Task] = (),
+        started: Started | None = None,
     ) -> None:
         placement = Placement(homes or {}, {})
         place = None if homes is None else lambda *_: placement
@@ -148,7 +156,7 @@ class Dialogue:
         self.publish: Publish | None = None
         self.store: StoreCheckpoint | None = None
         self.log: LogBatches | None = None
-        self.tell(Started(1, tuple(nodes), None, 0, {}))
+        self.tell(started or Started(1, tuple(nodes), None, 0, {}))
 
     def tell(self, event: Event) -> list[str]:
         """Hand an event over; what follows, as lines."""
@@ -269,6 +277,20 @@ def lines(each: Decided) -> list[str]:
             return [f"move replicas from {_names(each.before)} to {_names(each.after)}: {each.reason}"]
         case RequestNodes():
             return [f"request {each.count} nodes"]
+        case Rescale():
+            pause = f", after {each.pause_s:g} s" if each.pause_s else ""
+            cut = f"{each.cut.number} at {each.cut.oldest_batch}-{each.cut.newest_batch}"
+            return [
+                f"rescale from cut {cut}, passes up to {each.passes}{_again(each.attempt)}{pause}: {each.target.words}"
+            ]
+        case RescalePlanned():
+            return [f"planned: {each.target.words}"]
+        case RescalePostponed():
+            return [f"postponed: {each.reason}"]
+        case RescaleGivenUp():
+            return [f"given up: {each.target.words}; {each.reason}"]
+        case LoadJudged():
+            return [sentence(each) or ""]
         case Wake():
             return [f"wake after {each.after_s:g} s, outage {each.outage}"]
         case Stop():

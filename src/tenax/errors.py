@@ -22,6 +22,7 @@ A message is one line: the rule, the value found, the remedy.
     ├── UnsuitableStore     a store is of other code, topology or format, or its files cannot be created exclusively
     ├── DamagedStore        a stored file is missing, or its size or checksum differs
     ├── EpochLost           a newer driver has taken over; this one must stop
+    ├── StatesDiffer        states of several tasks that become one contradict each other
     ├── ConflictingResults  a result was committed before with other rows, or a folder belongs to another run
     ├── BrokenContract      a source, sink or computation of a user's does not keep a rule of its contract
     ├── RunFailed           a run ended because it could not go on
@@ -106,6 +107,10 @@ class UnsuitableStore(TenaxError):
 
 class DamagedStore(TenaxError):
     """A stored file is missing, or its size or checksum differs."""
+
+
+class StatesDiffer(TenaxError):
+    """States of several tasks that become one contradict each other."""
 
 
 class EpochLost(TenaxError):

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tenax.application.application import Application
 from tenax.chaos.oracle import Verdict
 from tenax.chaos.record import Recorder
 from tenax.chaos.runs import RESULTS
 from tenax.connectors.parquet import ParquetSink
-from tenax.control import events, instructions
+from tenax.control import events, instructions, notices
 from tenax.control.coordinator import Coordinator
 from tenax.engine.costs import Costs
 from tenax.engine.queries import Interval
 from tenax.engine.worker.orders import Report
-from tenax.engine.worker.retained import RETAINED
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import TopologyVersion, moved_groups
+from tenax.operators.keys import KEY_GROUPS
+from tenax.store.checkpoints import RETAINED
 from tenax_lab.lab import WHAT, Row
 
 if TYPE_CHECKING:
@@ -34,7 +37,8 @@ class Kind(StrEnum):
 
     PASS = "pass"
     """A live pass: `first`, `last`, `seconds`, `steps_s` and `cpu_s` inside steps, `messages`, `sent_bytes`,
-    `retained_bytes`, the `rows` that its sources read, and the `state_bytes` of its tasks, each counted once."""
+    `retained_bytes`, the `rows` that its sources read, the `state_bytes` of its tasks, each counted once, and the
+    `read_bytes` of states that came from the store."""
     TASK = "task"
     """A task in a live pass: `task`, `first`, `last`, `seconds`, `rows_in`, `rows_out`."""
     CHECKPOINT = "checkpoint"
@@ -59,6 +63,13 @@ class Kind(StrEnum):
     QUERY = "query"
     """A query in an interval: `output`, `partition`, `phase` (as `engine/queries.py` has it), `since_loss_s` while that
     lasts, `relative` latency of its final results and `relative_shown` of all, `usual_s`."""
+    SWITCHED = "switched"
+    """The run has gone over to another version of its topology: `number`, `after` which batch, `tasks` in all, `groups`
+    that have another owner, `group_bytes` of their states (as many of a state's bytes as of its groups)."""
+    JUDGED = "judged"
+    """A period of an elastic run has ended: `outcome`, the `reason`, and of its numbers `pass_s` and `backlog`."""
+    NODES = "nodes"
+    """How many `nodes` the run has from now on."""
 
 
 class RunRecorder(Recorder):
@@ -68,6 +79,7 @@ class RunRecorder(Recorder):
     - `costs` are what the engine counts; `lost` are the tasks that were lost, sources left out, and `replayed` how many
       batches they were behind.
     - `queries` is what was known of all queries at last.
+    - Where the run goes over to another version of its topology, `graph` and the numbers of tasks are those of that.
     - `after_pass` and `after_publication` are called with the last batch, `after_event` with what happened.
     """
 
@@ -92,9 +104,13 @@ class RunRecorder(Recorder):
         self._ordered: dict[int, tuple[float, int]] = {}
         self._asked: dict[tuple[str, bool], instructions.Publish] = {}
         self._rounds: dict[str, tuple[float, instructions.RunPass]] = {}
+        self._version: TopologyVersion | None = None
+        self._state_bytes: dict[Task, int] = {}
+        self._nodes = 0
         self._known_parts: dict[Task, set[str]] = {}
         self._homes: Mapping[int, str] = {}
         self._back: set[int] = set()
+        self._followed: Sequence[int] = ()
         self._lost_s = 0.0
         self._finished_at_loss = 0
 
@@ -118,6 +134,34 @@ class RunRecorder(Recorder):
         """One more row."""
         self.rows.append({WHAT: kind.value, "at_s": self.now_s, **columns})
 
+    def begun(self, application: Application, version: TopologyVersion) -> None:
+        """The run begins, or goes over to another version: what follows is of its tasks."""
+        super().begun(application, version)
+        before, self._version = self._version, version
+        if before is None:
+            return
+        self.graph = graph = TaskGraph(application.topology)
+        self._is_source = [graph.operators[number].is_source for number in graph.operator_of]
+        self._homes, self._followed = {}, ()  # all that was lost is back, or there would be no switch
+        moved = {
+            name: moved_groups(before.tables[name], table)
+            for name, table in version.tables.items()
+            if name in before.tables
+        }
+        held = dict.fromkeys(moved, 0)
+        for task, size in self._state_bytes.items():
+            if task.operator in held:
+                held[task.operator] += size
+        self._state_bytes = {}
+        self.add(
+            Kind.SWITCHED,
+            number=version.number,
+            after=version.after,
+            tasks=len(graph),
+            groups=sum(moved.values()),
+            group_bytes=sum(held[name] * groups // KEY_GROUPS for name, groups in moved.items()),
+        )
+
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
         """A live pass has finished; the next one begins when this returns."""
         super().passed(first, last, reports, seconds)
@@ -134,7 +178,9 @@ class RunRecorder(Recorder):
             retained_bytes=sum(report.retained_bytes for report in reports),
             rows=sum(report.rows_in for report in reports if self._is_source[report.task]),
             state_bytes=sum({report.task: report.state_bytes for report in reports}.values()),
+            read_bytes=sum(report.read_bytes for report in reports),
         )
+        self._state_bytes |= {self.graph.task(report.task): report.state_bytes for report in reports}
         for report in reports if self._by_task else ():
             self.add(
                 Kind.TASK,
@@ -188,8 +234,15 @@ class RunRecorder(Recorder):
                     self._asked[str(instruction.pass_id), instruction.tentative] = instruction
                 case instructions.RunPass() if instruction.kind is instructions.PassKind.ROUND:
                     self._rounds[str(instruction.pass_id)] = (self.now_s, instruction)
+                case notices.LoadJudged(outcome=outcome, numbers=numbers):
+                    seen = {name: numbers.get(name) for name in ("pass_s", "backlog")}
+                    self.add(Kind.JUDGED, outcome=outcome, reason=instruction.reason, **seen)
         for call in self.after_event:
             call(event)
+
+        if coordinator.state.nodes and len(coordinator.state.nodes) != self._nodes:
+            self._nodes = len(coordinator.state.nodes)
+            self.add(Kind.NODES, nodes=self._nodes)
 
     def _take(self, coordinator: Coordinator, event: events.Event) -> None:
         match event:
@@ -233,9 +286,10 @@ class RunRecorder(Recorder):
     def _take_loss(self, coordinator: Coordinator, gone: set[str]) -> None:
         """Nodes that die together may be missed one after the other."""
         state = coordinator.state
-        self._finished_at_loss = self._finished_at_loss if self.lost else state.finished
+        self._finished_at_loss = self._finished_at_loss if self._followed else state.finished
         lost = {task for task, node in self._homes.items() if node in gone and not self._is_source[task]}
-        self.lost = sorted(lost | set(self.lost))
+        self.lost = sorted(lost | set(self._followed))
+        self._followed = self.lost
         lowest = min((state.tasks[task].head.batch for task in self.lost), default=self._finished_at_loss)
         self.replayed = max(self.replayed, self._finished_at_loss - lowest)
         self._lost_s = self.now_s
@@ -245,7 +299,7 @@ class RunRecorder(Recorder):
 
     def _follow_losses(self, coordinator: Coordinator) -> None:
         tasks = coordinator.state.tasks
-        for task in self.lost:
+        for task in self._followed:
             is_back = tasks[task].primary is not None and tasks[task].head.batch >= self._finished_at_loss
             if is_back and task not in self._back:
                 self._back.add(task)

@@ -77,6 +77,10 @@ EXPERIMENTS = (
           "Su, Zhou 2016, Figure 10"),
     Entry("adaptive-batches", "Speed of a backlog and latency without one, over the rows of a batch",
           "goals of ours"),
+    Entry("elasticity", "A rescale under load, a step of the rate and a day with nodes that come and go",
+          "goals of ours; a fixed number of nodes and Structured Streaming beside it"),
+    Entry("scale-out", "Recovery and scale-out with states that are replayed or read from checkpoints",
+          "Chang, Li, Xu, Figures 4 to 7"),
 )
 # fmt: on
 

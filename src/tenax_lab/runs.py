@@ -55,7 +55,8 @@ def run(
     """
     settings = settings.but(heartbeat=heartbeat, keep_batches=settings.batches.keep_batches or judged)
     session = bench.session(settings.cluster)
-    settings = settings.but(nodes=bench.nodes)
+    settings = settings.but(nodes=bench.nodes - (settings.cluster.pool if bench.given is not None else 0))
+    cluster = settings.cluster
     folder = bench.folder()
     recorder = RunRecorder(TaskGraph(application.topology), by_task=by_task)
     chaotic = with_results_in(application, folder / RESULTS)
@@ -65,11 +66,12 @@ def run(
         last_wanted = ends_after
         recorder.after_publication.append(lambda last: driver.request_stop() if last >= last_wanted else None)
     prepare(recorder, driver, folder)
-    stop = Injector(session, bench.nodes, tuple(faults), recorder).run(driver) if faults else driver.run()
+    injector = Injector(session, cluster.executors, tuple(faults), recorder, most=cluster.most_nodes)
+    stop = injector.run(driver) if faults else driver.run()
     if stop.outcome is not (Outcome.STOPPED if stopped or ends_after is not None else Outcome.FINISHED):
         raise ClusterFailed(f"a measured run ends well, found {stop.outcome} ({stop.reason}): correct that first")
     if judged:
-        recorder.verdict = judge(application, folder / STORE, folder / RESULTS, session, bench.nodes)
+        recorder.verdict = judge(application, folder / STORE, folder / RESULTS, session, cluster.nodes)
         recorder.exact = recorder.verdict.held
     return recorder
 

@@ -22,7 +22,10 @@ WITHOUT_OPTION = {"replay", "checkpoints"}  # for programs alone; said with --ch
 ONLY_RUN = {"master", "keep_batches", "accept_changes", "upgrade", "drain"}
 OWN: Mapping[str, set[str]] = {
     "run": {"store"},
-    "chaos": {"kill", "hang", "hang-workers", "return", "kill-driver", "random", "seed", "within", "out", "json"},
+    "chaos": {
+        *("kill", "hang", "hang-workers", "return", "rescale", "kill-driver", "random", "random-rescales"),
+        *("seed", "within", "out", "json"),
+    },
     "demo": {"out", "seconds", "seed", "json"},
 }
 APPLICATION = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tenax.engine.worker.parts import LARGE_BYTES, Part, store_parts
@@ -36,3 +37,10 @@ def test_what_is_stored_is_not_read_again_and_keeps_its_place(tmp_path: Path) ->
     assert [part.segment for part in listed[A]] == ["new", "kept"]
     assert listed[A][1] == before
     assert listed[B] == ()
+
+
+def test_pieces_of_one_segment_keep_their_places(tmp_path: Path) -> None:
+    stored = store_parts(tmp_path, {A: [part("shared")], B: [part("shared", 20)]})
+    pieces = [replace(stored[A][0], groups="f" * 32, origin="a[0]"), replace(stored[B][0], origin="a[1]")]
+    given = [Part("shared", piece.bytes, piece, lambda: b"") for piece in pieces]
+    assert store_parts(tmp_path, {A: [*given, part("new")]})[A][:2] == tuple(pieces)

@@ -22,7 +22,7 @@ LOST = Task("window", 1)
 def states_of(cluster: Cluster, task: Task, version: Version, node: int) -> dict[str, pl.DataFrame]:
     """A state as a process finds it that knows nothing."""
     worker = Worker(cluster.application, cluster.places, cluster.names[node])
-    return dict(worker.states.load(version, None, {}).state)
+    return dict(worker.states.load(version, None, worker.application.computations[task.operator]).state)
 
 
 def same(left: dict[str, pl.DataFrame], right: dict[str, pl.DataFrame]) -> bool:

@@ -117,7 +117,7 @@ def test_versions_that_nobody_needs_are_deleted(tmp_path: Path) -> None:
     after = set(states.folder(task).glob("*.seg"))
     assert after < before
     head = cluster.heads[cluster.graph.number(task)]
-    needed = {segment.file for segment in read_index(states.folder(task) / file_name(head)).values()}
+    needed = {segment.file for [segment] in read_index(states.folder(task) / file_name(head)).values()}
     assert needed <= {path.name for path in after}
 
 

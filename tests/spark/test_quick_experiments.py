@@ -9,14 +9,14 @@ from observing import check_run, table_rows
 from watching import Watched
 
 from tenax.engine.session import Session
-from tenax_lab import query_recovery, recovery_techniques
+from tenax_lab import query_recovery, recovery_techniques, scale_out
 from tenax_lab.findings import Result
 from tenax_lab.loads.judged_queries import FOR_COMPLETENESS, MOST_COMPLETE, STRUCTURE_AWARE
 from tenax_lab.registry import run_experiment
 
 
-def quick(name: str, out: Path, session: Session) -> Result:
-    """A quick run that has observed and said all that it must."""
+def quick(name: str, out: Path, session: Session | None) -> Result:
+    """A quick run that has observed and said all that it must; without a session on clusters of its own."""
     progress = Watched()
     result = run_experiment(name, out=out, quick=True, progress=progress, session=session, nodes=4)
     check_run(result, progress, out)
@@ -32,6 +32,7 @@ def quick(name: str, out: Path, session: Session) -> Result:
         "recovery-delay",
         "recovery-bound",
         "repeated-losses",
+        pytest.param("lost-capacity", marks=pytest.mark.long),  # the other side takes two minutes
         "adaptive-batches",
     ],
 )
@@ -39,6 +40,22 @@ def test_a_quick_run_observes_every_case_side_and_round_and_reports_on_them(
     name: str, tmp_path: Path, four: Session
 ) -> None:
     assert quick(name, tmp_path, four).observations.height > 0
+
+
+def test_nodes_come_and_go_by_hand_and_with_the_load(tmp_path: Path) -> None:
+    result = quick("elasticity", tmp_path, None)
+    assert [row["nodes"] for row in table_rows(result, "Rescales by hand")] == [2, 1]
+    (step,) = table_rows(result, "3 times the rate")
+    assert step["rescales"] >= 1
+    assert step["nodes"] > 1
+
+
+def test_tasks_are_recovered_and_scaled_out_by_either_method(tmp_path: Path) -> None:
+    result = quick("scale-out", tmp_path, None)
+    for row in table_rows(result, "Completion"):
+        assert (row["recovery s"] is not None) is (row["faults"] > 0)
+    retained = {row["method"]: row["retained kB"] for row in table_rows(result, "Completion")}
+    assert retained[scale_out.LIGHT] > retained[scale_out.HEAVY] == 0
 
 
 def test_active_replicas_need_one_batch_and_others_replay(tmp_path: Path, four: Session) -> None:

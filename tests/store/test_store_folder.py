@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,40 @@ def test_segments_that_share_a_file_are_read_and_checked_one_by_one(tmp_path: Pa
     assert [damage_of(tmp_path, part, verify=True) is None for part in parts] == [True, True, False]
     assert upload_segments(tmp_path, A, contents) == parts
     assert all(damage_of(tmp_path, part, verify=True) is None for part in parts)
+
+
+def test_a_manifest_tells_of_pieces_that_tasks_share_and_of_nothing_more_without_them(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, {})
+    store.log_batch(1, None)
+    whole = upload_segments(tmp_path, A, {"x": b"content"})[0]
+    pieces = (replace(whole, groups="0f" * 16, origin="a[0]"), replace(whole, groups="f0" * 16, origin="a[1]"))
+    checkpoint = Checkpoint(1, store.epoch, {A: (whole,), B: pieces})
+    store.commit_checkpoint(checkpoint)
+    [path] = (tmp_path / "checkpoints").iterdir()
+    listed = records.decode_object(path.read_bytes(), "")["segments"]
+    fields = [whole.segment, whole.file, whole.offset, whole.bytes, whole.crc32]
+    assert listed == {"a[0]": [fields], "b[1]": [[*fields, "0f" * 16, "a[0]"], [*fields, "f0" * 16, "a[1]"]]}
+    read = Store.open(tmp_path, {}).newest_valid()
+    assert isinstance(read, ValidCheckpoint)
+    assert read.checkpoint.segments == checkpoint.segments
+    flip(tmp_path / whole.file, 2)
+    damaged = Store.open(tmp_path, {}).newest_valid()
+    assert isinstance(damaged, NoCheckpoint)
+    assert len(damaged.damage) == 1  # what tasks share is told once
+
+
+@pytest.mark.parametrize(
+    "more", [["0f" * 16], ["0g" * 16, "a[0]"], ["0f" * 15, "a[0]"], ["", "a"], ["0f" * 16, ""], [1, 2]]
+)
+def test_a_piece_that_nobody_wrote_is_damage(more: list[object], tmp_path: Path) -> None:
+    store = store_with(tmp_path, 1)
+    [path] = (tmp_path / "checkpoints").iterdir()
+    record = records.decode_object(path.read_bytes(), "")
+    listed = records.mapping(record["segments"])
+    [fields] = records.items(listed["a[0]"])
+    path.write_bytes(records.encode({**record, "segments": {**listed, "a[0]": [[*records.items(fields), *more]]}}))  # type: ignore[list-item]
+    with pytest.raises(DamagedStore, match="or these with groups and origin"):
+        store.checkpoints.read(store.checkpoints.known()[0])
 
 
 def test_a_file_lives_as_long_as_one_of_its_segments_is_listed(tmp_path: Path) -> None:

@@ -203,6 +203,55 @@ def test_wrong_rows_are_one_line(given: Any, time: str, message: str) -> None:
     assert message in str(raised.value)
 
 
+class ByKey(Own):
+    """The highest value of every key, in segments with its column."""
+
+    splits = tx.Splits.BY_KEY
+
+    def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
+        [frame] = given.frames
+        known = pl.concat([frame.select("key", "value").clear(), *state.values()])
+        best = known.group_by("key", maintain_order=True).agg(pl.col("value").max().alias("before"))
+        out = frame.join(best, on="key", how="left", maintain_order="left")
+        return tx.StepOutput({**state, f"seen/{given.batch}": frame.select("key", "value")}, out)
+
+
+class Itself(ByKey):
+    splits = tx.Splits.NOT
+
+    def split(self, state: tx.State, groups: tx.Groups, keys: Sequence[str]) -> tx.State:
+        return {name: groups.rows(frame, keys) for name, frame in state.items()}
+
+    def merge(self, states: Sequence[tx.State]) -> tx.State:
+        return {f"{number}/{name}": frame for number, state in enumerate(states) for name, frame in state.items()}
+
+
+class LosesRows(Itself):
+    def merge(self, states: Sequence[tx.State]) -> tx.State:
+        return states[0]
+
+
+class OfAllKeys(ByKey):
+    """Its rows hang on those of other keys."""
+
+    def step(self, state: tx.State, given: tx.StepInput) -> tx.StepOutput:
+        return tx.StepOutput(state, given.frames[0].with_columns(rank=pl.col("value").rank()))
+
+
+@pytest.mark.parametrize("computation", [ByKey(), Itself()])
+def test_a_state_that_can_be_split_is(computation: tx.Computation) -> None:
+    assert not tx.testing.check_computation(computation, rows(60, 9), time="ts", batches=6).rescaled
+    assert tx.testing.check_computation(computation, rows(60, 9), time="ts", batches=6, keys=["key"]).rescaled
+
+
+@pytest.mark.parametrize("computation", [LosesRows(), OfAllKeys()])
+def test_a_split_that_shows_breaks_the_contract(computation: tx.Computation) -> None:
+    with pytest.raises(BrokenContract, match=r"split into gives the same rows, found others of [23] tasks than of one"):
+        tx.testing.check_computation(computation, rows(60, 9), time="ts", batches=6, keys=["key"])
+    with pytest.raises(InvalidRequest, match="keys are columns of every input"):
+        tx.testing.check_computation(computation, rows(60, 9), time="ts", keys=["nothing"])
+
+
 def test_the_example_of_the_contract_runs_as_it_stands(tmp_path: Path) -> None:
     text = inspect.getdoc(tx.Computation) or ""
     lines = text.split("takes less:")[1].split("The contract:")[0]

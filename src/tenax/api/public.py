@@ -24,8 +24,9 @@ from tenax.errors import (
     TenaxError,
     UnreadableSource,
 )
-from tenax.operators.computation import Computation, State, StepInput, StepOutput
+from tenax.operators.computation import Computation, Splits, State, StepInput, StepOutput
 from tenax.operators.custom import Changes, KeyedComputation
+from tenax.operators.groups import Groups
 from tenax.store.records import Json
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ConflictingResults",
     "DamagedStore",
     "EpochLost",
+    "Groups",
     "InvalidSource",
     "Json",
     "KeyedComputation",
@@ -53,6 +55,7 @@ __all__ = [
     "SinkFailed",
     "Source",
     "SourceFailed",
+    "Splits",
     "Staged",
     "State",
     "StepInput",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import Any, get_overloads, overload
 import polars as pl
 
 from tenax.api import arguments, checks
+from tenax.api.partitioning import partitioning
 from tenax.api.places import calling_line
 from tenax.application.application import Application, late_output
 from tenax.application.collisions import check_collisions
@@ -23,7 +25,7 @@ from tenax.model.durations import Span, as_text
 from tenax.model.elasticity import Elasticity
 from tenax.model.options import options_of
 from tenax.model.protection import OperatorProtection, Protection
-from tenax.model.topology import Input, Operator, Output, Partitioning, suggestion
+from tenax.model.topology import Input, Operator, Output, suggestion
 from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW, WINDOW_END
 from tenax.operators.join import join
@@ -211,11 +213,10 @@ class Topology:
         for stream in inputs:
             if stream.topology is not self:
                 raise InvalidTopology(f"operator {chosen!r}: its inputs are of one topology, found two: use one")
-            partitioning = self._partitioning(chosen, stream, tasks)
-            read.append(Input(stream.operator, partitioning))
+            how, alike = partitioning(chosen, stream.parallelism, tasks, stream.keys, stream.shared)
+            read.append(Input(stream.operator, how))
             self._keys[stream.operator, chosen] = stream.keys
-            alike = stream.keys == stream.shared if stream.keys else follows or tasks > 1
-            if partitioning is Partitioning.ONE_TO_ONE and alike:
+            if alike or (follows and not stream.keys):
                 self._paired.add((stream.operator, chosen))
         joins = len(inputs) > 1 and computation.correlated
         self._add(Operator(chosen, tasks, tuple(read), correlated=joins))
@@ -224,24 +225,9 @@ class Topology:
         self._computations[chosen] = computation
         return chosen
 
-    def _partitioning(self, name: str, stream: Stream, parallelism: int) -> Partitioning:
-        producers = self._operators[stream.operator].parallelism
-        if producers == parallelism and stream.keys == stream.shared:
-            return Partitioning.ONE_TO_ONE
-        if stream.keys or 1 in (producers, parallelism):
-            return Partitioning.FULL if (producers, parallelism) != (1, 1) else Partitioning.ONE_TO_ONE
-        if producers == parallelism:
-            return Partitioning.ONE_TO_ONE
-        raise InvalidTopology(
-            f"operator {name!r}: rows of {producers} tasks are spread over {parallelism} by key, found none: "
-            "use key_by(...) before it"
-        )
-
     def _unused(self, verb: str) -> str:
-        number = 1
-        while f"{verb}-{number}" in self._operators:
-            number += 1
-        return f"{verb}-{number}"
+        names = (f"{verb}-{number}" for number in itertools.count(1))
+        return next(name for name in names if name not in self._operators)
 
 
 # What editors and notebooks show: the settings for the whole topology.

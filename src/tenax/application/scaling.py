@@ -72,7 +72,7 @@ def first_version(application: Application) -> TopologyVersion:
     """The version that an application begins with."""
     parallelism = {operator.name: operator.parallelism for operator in application.topology.operators}
     tables = {
-        name: table_of(application, group.operators[0])
+        name: table_of(application, name)
         for group in scaling_groups(application)
         if _are_keyed(application, group.operators)
         for name in group.operators
@@ -244,7 +244,7 @@ def _inputs(application: Application, operator: Operator, tasks: Mapping[str, in
 def _partitioning(application: Application, producer: str, consumer: str, tasks: Mapping[str, int]) -> Partitioning:
     """How rows go from tasks to tasks, as the API decides when a topology is written."""
     before, after = tasks[producer], tasks[consumer]
-    if (producer, consumer) in application.paired or before == after == 1:
+    if before == after and ((producer, consumer) in application.paired or before == 1):
         return Partitioning.ONE_TO_ONE
     if after > 1 and not application.keys.get((producer, consumer), ()):
         raise InvalidRequest(
@@ -314,7 +314,7 @@ def _why_whole(application: Application, operator: str) -> str:
     keys = state_keys(application, operator)
     if not keys:
         return f"by which columns the rows of {operator!r} are shared is not known; use key_by(...) before it"
-    columns = None if splits_itself(computation) else _columns(computation)
+    columns = None if splits_itself(computation) else state_columns(computation)
     missing = [key for key in keys if columns is not None and key not in columns]
     if missing:
         return f"the rows of {operator!r} are shared by {missing[0]!r}, which is not among its keys {columns}; add it"
@@ -347,7 +347,7 @@ def _hashed_as(kind: pl.DataType | type[pl.DataType]) -> str:
     return str(kind.base_type())
 
 
-def _columns(computation: Computation) -> tuple[str, ...] | None:
+def state_columns(computation: Computation) -> tuple[str, ...] | None:
     """The columns that every segment of rows has and that no step changes; None if only its author knows."""
     if isinstance(computation, Windows | KeyedComputation):
         return computation.keys

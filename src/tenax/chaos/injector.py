@@ -75,6 +75,7 @@ class Injector:
             thread.join()
             for pid in self._hung.values():
                 _send(pid, signal.SIGKILL)
+            self._session.request_nodes(self._nodes)  # a scale-in may have given some back
             self._session.limit_nodes(self._nodes)
         if self._error is not None:
             raise self._error

@@ -27,6 +27,7 @@ class What(StrEnum):
     """What a moment is about; beside it, what its detail holds: where the narrator has words for it, also `text`."""
 
     STARTED = "started"
+    RESCALED = "rescaled"
     """A driver: `epoch`, `nodes`, and the `racks` of those."""
     FAULT = "fault"
     """A fault is about to be made: `number` in its schedule, `fault` as written, `kind`, `nodes`."""
@@ -211,6 +212,8 @@ class Recorder(Observer):
 
     def _note_event(self, event: events.Event, *, outage: bool) -> None:
         match event:
+            case events.Started(passes=passes) if passes:
+                self.note(What.RESCALED, text=_words(event))
             case events.Started():
                 nodes = {node.name: node.rack for node in event.nodes}
                 self.note(
@@ -278,6 +281,8 @@ class Recorder(Observer):
             case instructions.StoreCheckpoint():
                 self.note(What.CHECKPOINT_BEGUN, number=instruction.cut.number)
             case notices.RolledBack() | notices.BackupsMoved() | notices.PromiseMeasured():
+                self.note(What.NOTED, text=_words(instruction))
+            case notices.RescalePlanned() | notices.RescalePostponed() | notices.RescaleGivenUp():
                 self.note(What.NOTED, text=_words(instruction))
             case instructions.Stop():
                 outcome, reason = instruction.outcome.value, instruction.reason

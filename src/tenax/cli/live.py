@@ -20,6 +20,7 @@ from tenax.cli.measures import Holds, Lags, SizeMeter
 from tenax.cli.outage_view import output_text
 from tenax.cli.outages import Outages
 from tenax.cli.stopping import ASKED
+from tenax.cli.versions_view import Rescaled, version_facts
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import CheckpointStored, Event, PassFailed, StopRequested
 from tenax.control.instructions import Decided, Outcome, Stop
@@ -70,6 +71,7 @@ class LiveView(Observer):
         self._load, self._busy_parts, self._waiting = Load(), dict[str, float](), ""
         self._promise: Promise | None = None
         self._version: TopologyVersion | None = None
+        self._rescaled: Rescaled | None = None
         self.trace = ""  # of the user's code that ended the run
         self._first_s: float | None = None
         self._last_s = 0.0
@@ -143,6 +145,7 @@ class LiveView(Observer):
         self._load, self._busy_parts = coordinator.state.load, coordinator.busy_parts or self._busy_parts
         self._waiting = waiting_text(coordinator.state.placement.waiting, then, self._waiting)
         self._promise = coordinator.state.promises.promise
+        self._rescaled = next((each for each in reversed(then) if isinstance(each, Rescaled)), self._rescaled)
         said = self._outages.handled(coordinator, event, then)
         if isinstance(event, StopRequested):
             self.said(ASKED)
@@ -180,6 +183,7 @@ class LiveView(Observer):
             pairs += availability.facts(availability.numbers(self._queries.to_data()[QUERIES]))
         pairs += cost_facts(self._costs, self._checkpoint_interval)
         pairs += promise_facts(self._promise)
+        pairs += version_facts(self._version, None)
         pairs += load_facts(self._load, self._graph, self._busy_parts)
         pairs.append(("state on the nodes", render.size(sizes.state_bytes)))
         pairs.append(("store", f"{self._store}, {render.size(sizes.store_bytes)}"))
@@ -203,6 +207,8 @@ class LiveView(Observer):
             costs.add_row(f"[dim]{name}[/dim]", text)
         for name, words in promise_facts(self._promise):
             costs.add_row(f"[dim]{name}[/dim]", words)
+        for name, text in version_facts(self._version, self._rescaled):
+            costs.add_row(f"[dim]{name}[/dim]", Text(text))
         for name, lag in self._lags.seconds().items():
             written = f"{self._written[name]:,}"
             state = output_text(self._outages, name)

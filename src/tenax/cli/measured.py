@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from tenax.control.load import Load
     from tenax.control.versions import Cut
 
-WANTED = {"batches": ("batch",), "bounds": ("max_batches_per_round",)}  # settings that measures depend on
+WANTED = {  # settings that measures depend on
+    "batches": ("batch",),
+    "bounds": ("max_batches_per_round",),
+    "cluster": ("nodes", "max_nodes"),
+}
 
 
 def measured(topology: Topology, store: Path) -> tuple[Topology, Measures]:
@@ -27,6 +31,12 @@ def measured(topology: Topology, store: Path) -> tuple[Topology, Measures]:
     load, cut = _in_order(topology, store, *_noted(store))
     there = measures(load, cut, _settings(store))
     return with_measures(topology, there), there
+
+
+def measured_load(topology: Topology, store: Path) -> tuple[Load, Settings]:
+    """What a run of a topology has measured, in the order of its tasks, and the settings that this hangs on."""
+    load, _ = _in_order(topology, store, *_noted(store))
+    return load, _settings(store)
 
 
 def _noted(store: Path) -> tuple[Load, Cut]:

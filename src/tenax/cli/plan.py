@@ -13,6 +13,7 @@ from tenax.cli import render
 from tenax.cli.applications import topology_of
 from tenax.cli.measured import measured
 from tenax.cli.options import AppOptions, AsJson, Failed, File, Picture, TimeLimit
+from tenax.cli.plan_scaling import scaling_command
 from tenax.cli.protection import print_protection, scheduling_facts
 from tenax.errors import InvalidRequest
 from tenax.model.cluster_files import read_cluster
@@ -34,6 +35,8 @@ app = typer.Typer(
       tenax plan replicas traffic.yaml --budget 6 --picture replicas.svg
 
       tenax plan recovery traffic.yaml --failed 'speed[*],jams[0]' --capacity 3
+
+      tenax plan scaling traffic.py --rate 3x --from out/traffic
     """,
     rich_markup_mode="rich",
 )
@@ -229,9 +232,12 @@ def all_command(
     _tell_picture(picture, as_json)
 
 
+app.command("scaling")(scaling_command)
+
+
 def _graph(file: Path, options: list[str] | None, store: Path | None) -> tuple[TaskGraph, float | None]:
     """The graph to plan for; with a store as it was measured, and what recovery takes beside steps then."""
-    topology = topology_of(file, options)
+    topology = topology_of(file, options, store)
     if store is None:
         return TaskGraph(topology), None
     topology, measures = measured(topology, store)

@@ -47,6 +47,7 @@ def soak_command(
     simulated: Annotated[int, typer.Option(help="Simulated runs of small graphs.", min=0)] = 10_000,
     random_graphs: Annotated[int, typer.Option(help="Simulated runs of random graphs.", min=0)] = 5_000,
     short: Annotated[int, typer.Option(help="Simulated runs in which capacity is short.", min=0)] = 3_000,
+    rescaled: Annotated[int, typer.Option(help="Simulated runs that are rescaled.", min=0)] = 5_000,
     damages: Annotated[int, typer.Option(help="Damaged files of a killed run, one at a time.", min=0)] = 100,
     seed: Annotated[int, typer.Option(help="The first seed of each.")] = 1,
     out: Annotated[Path, typer.Option(help="Where the trials go; that of a trial that fails stays.")] = Path(
@@ -59,12 +60,13 @@ def soak_command(
         *simulations(console, range(seed, seed + simulated), Shape.TOY),
         *simulations(console, range(seed, seed + random_graphs), Shape.RANDOM),
         *simulations(console, range(seed, seed + short), Shape.SHORT),
+        *simulations(console, range(seed, seed + rescaled), Shape.RESCALED),
         *damaged(console, range(seed, seed + damages), out),
         *trials(console, range(seed, seed + schedules), out),
     ]
     for again in failed:
         console.print(Text(f"again: {again}", style="bold red"), soft_wrap=True)
-    total = simulated + random_graphs + short + damages + schedules
+    total = simulated + random_graphs + short + rescaled + damages + schedules
     console.print(Text(f"{total - len(failed)} of {total} runs held"))
     if failed:
         raise typer.Exit(1)

@@ -30,8 +30,9 @@ def inspect_command(
     Example: tenax inspect out/traffic/store --events 20
     """
     from tenax.cli.load_view import load_rows
+    from tenax.cli.versions_view import version_rows
     from tenax.engine.queries import QUERIES
-    from tenax.store import cuts, journal
+    from tenax.store import cuts, journal, topology_versions
     from tenax.store.checkpoints import Manifests
     from tenax.store.events import newest_event, read_events
     from tenax.store.records import decode_object, integer, items, mapping
@@ -51,6 +52,7 @@ def inspect_command(
     known = newest_event(store, "settings")
     settings = mapping(known["settings"]) if known is not None else {}
     load = _load(checkpoints)
+    versions = topology_versions.read_versions(store)
     queried = newest_event(store, QUERIES)
     queries = mapping(queried[QUERIES]) if queried is not None else {}
     if as_json:
@@ -69,6 +71,7 @@ def inspect_command(
                     }
                     for checkpoint in checkpoints
                 ],
+                "versions": [topology_versions.to_record(version) for version in versions],
                 "load": {} if load is None else load.to_data(),
                 "changes": [shown(change) for change in changes],
                 "queries": queries,
@@ -105,6 +108,10 @@ def inspect_command(
         come = "as fast as they are read" if rate is None else f"{rate:,.0f} rows/s"
         title = f"Load of a batch of {load.rows:,.0f} rows, {come}; a pass takes {render.seconds(load.pass_s)}"
         out.print(render.table(title, columns, load_rows(load, tasks)))
+    if len(versions) > 1:
+        out.print()
+        heads = ("version", "after batch", "what", "why")
+        out.print(render.table("Versions of the topology", heads, version_rows(versions)))
     if changes:
         out.print()
         changed = [

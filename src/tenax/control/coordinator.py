@@ -55,13 +55,14 @@ Invariants (invariants.py): only versions of finished passes are cited; every ta
 tentative versions exist only of degraded tasks; final results of a task are published in order, up to its head at
 most; a checkpoint is of published batches, and from it and the outputs beside it all that follows can be made again;
 nothing is trimmed that a kept checkpoint, an unpublished result or a task that catches up needs; every pass id is new;
-at most one live pass and one round; nothing follows Stop.
+at most one live pass and one round; no pass spans two versions of the topology, and one begins where all tasks are
+stored and all results committed; nothing follows Stop.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -83,6 +84,7 @@ from tenax.control.transitions import learn
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+from tenax.planning.scaling import Group
 
 
 class Coordinator:
@@ -105,6 +107,7 @@ class Coordinator:
         replicas: Iterable[Task] = (),
         publishers: Iterable[Task] | None = None,
         place: Place | None = None,
+        groups: Sequence[Group] = (),
     ) -> None:
         outputs = graph.tasks(np.flatnonzero(graph.is_output)) if publishers is None else publishers
         named = (frozenset(graph.tasks(graph.numbers(tasks))) for tasks in (retain, replicas, outputs))
@@ -116,6 +119,7 @@ class Coordinator:
             retained,
             replicated,
             published,
+            tuple(groups),
         )
         self._state = RunState()
         self._log: deque[Entry] = deque(maxlen=self._run.settings.bounds.log_length)

@@ -39,7 +39,7 @@ from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.restores import takes_long
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
-from tenax.control.rescaling import is_paused, is_switching, last_batch, rescale
+from tenax.control.rescaling import ended, ends, is_paused, is_switching, last_batch, rescale
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, LogRequest, Phase, Running, RunState
 from tenax.control.versions import PassId
@@ -58,13 +58,13 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
     if state.stop is not None:
         state, last = _end(run, state, state.stop)
         return state, [*decided, *last]
-    if is_switching(state):
-        return state, decided
     for step in _STEPS:
+        if is_switching(state):  # what else there is to do is the next coordinator's, or waits for the answer
+            return state, decided
         state, following = step(run, state)
         if following is not None:
             decided.append(following)
-    if state.phase is not Phase.WAITING and not is_switching(state) and _is_over(run, state):
+    if state.phase is not Phase.WAITING and _is_over(run, state):
         state, last = _end(
             run, state, state.wrap_up or Stop(Outcome.FINISHED, "the sources have ended", resumable=False)
         )
@@ -75,7 +75,7 @@ def decide(run: Run, state: RunState) -> tuple[RunState, list[Decided]]:
 def _end(run: Run, state: RunState, stop: Stop) -> tuple[RunState, list[Decided]]:
     cancelled: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     over = replace(state, phase=Phase.STOPPED, stop=stop, passes=replace(state.passes, live=None, round=None))
-    return settle(run, over) if over.tasks else over, [*cancelled, stop]
+    return settle(run, over) if over.tasks else over, [*cancelled, *ended(state, stop), stop]
 
 
 def _place(run: Run, state: RunState) -> Decision:
@@ -312,8 +312,7 @@ def _trim(run: Run, state: RunState) -> Decision:
 
 def _ends(state: RunState) -> bool:
     """Whether nothing is left to run: the end was asked for, or the sources have ended and all is finished."""
-    over = state.wrap_up is not None or (state.logs.ended and state.finished == state.logs.logged)
-    return over and not state.passes.running
+    return ends(state) and not state.passes.running
 
 
 def _is_over(run: Run, state: RunState) -> bool:

@@ -18,6 +18,7 @@ from tenax.model.cluster import Node
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
+from tenax.planning.scaling.policy import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Started:
       has results.
     - `load` is what an earlier driver had measured when it stored that checkpoint.
     - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
-      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`.
+      Then batches that were asked for may be under way: `logging`; or none will follow: `ended`. Nodes that are `gone`
+      never come back, and so many `outages` have been counted: what is under way may still tell of either.
     - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
@@ -43,6 +45,9 @@ class Started:
     logging: LogRequest | None = None
     ended: bool = False
     sizes: BatchSizes | None = None
+    watch: Watch | None = None
+    gone: frozenset[str] = frozenset()
+    outages: int = 0
     next_version: Target | None = None
 
     @property
@@ -90,7 +95,7 @@ class TaskReport:
 
     - That version can be rebuilt by stepping the initial state from batch `rebuild_from` on; 0 if it cannot.
     - It was stepped in a `level` of the pass, was `busy_s` by the clock, and `restore_s` to read its start from the
-      store before that.
+      store before that: `read_bytes` of it.
     """
 
     version: Version
@@ -105,6 +110,7 @@ class TaskReport:
     state_bytes: int = 0
     level: int = 0
     restore_s: float = 0.0
+    read_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

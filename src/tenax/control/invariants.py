@@ -12,8 +12,9 @@ from tenax.control.copies import Role, TaskState
 from tenax.control.instructions import Trim
 from tenax.control.recovery.outages import partial
 from tenax.control.recovery.standing import standing
+from tenax.control.rescaling import last_batch
 from tenax.control.run import Run
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, Running, RunState
+from tenax.control.state import KEPT_CHECKPOINTS, Phase, Running, RunState, Stage
 from tenax.control.transitions import through
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.protection import Strategy
@@ -32,7 +33,7 @@ def broken(run: Run, state: RunState) -> list[Claim]:
     """The claims that do not hold. O(tasks)."""
     if state.phase is Phase.WAITING or not state.tasks:
         return []
-    claims = (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state))
+    claims = (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state), *_of_rescaling(run, state))
     return [claim for claim in claims if not claim.holds]
 
 
@@ -137,6 +138,28 @@ def _of_trim(state: RunState, trim: Trim, oldest: int, batches: Sequence[int]) -
     yield "the source log after the oldest kept checkpoint is not trimmed", trim.source_log_before <= batches[0] + 1
     yield "retained outputs after the newest checkpoint are not trimmed", trim.retained_before <= batches[-1] + 1
     yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
+
+
+def _of_rescaling(run: Run, state: RunState) -> Iterator[Claim]:
+    known, last = state.rescaling, last_batch(state)
+    if known is None:
+        return
+    if known.stage is not Stage.WAITING:
+        yield Claim("a paused run begins nothing", state.passes.begun == known.begun)
+    if known.stage is Stage.PAUSED:
+        yield Claim("a paused run has all its tasks", state.outage is None and standing(run, state).healthy)
+    if known.stage is Stage.SWITCHING:
+        working = state.passes.running or state.checkpoints.uploads or state.logs.unpublished
+        yield Claim("nothing runs while a rescale switches", not working)
+        points = state.newest.points
+        whole = all(isinstance(point, Version) and point.batch == state.finished for point in points)
+        yield Claim("a version begins where all tasks are stored", whole)
+        yield Claim("a version begins behind a batch whose results are all committed", state.final >= state.finished)
+        ahead = last is None and max(state.logs.published.values(), default=0) > state.finished
+        yield Claim("a new version begins behind all results that are committed", not ahead)
+    if last is not None:
+        spanning = [running for running in state.passes.running if running.last > last]
+        yield Claim("no pass spans two versions", not spanning and state.finished <= last)
 
 
 def _covered(run: Run, cut: Cut, number: int) -> bool:

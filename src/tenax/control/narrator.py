@@ -41,6 +41,7 @@ from tenax.control.instructions import (
 )
 from tenax.control.notices import (
     BackupsMoved,
+    LoadJudged,
     Notice,
     PromiseMeasured,
     RecoveryBegun,
@@ -120,7 +121,7 @@ def sentence(happening: Happening, names: Names = PLAIN) -> str | None:
             return _of_notice(happening, names)
         case ReplicasMoved() | BackupsMoved() | PromiseMeasured():
             return _of_notice(happening, names)
-        case RescalePlanned() | RescalePostponed() | RescaleGivenUp():
+        case RescalePlanned() | RescalePostponed() | RescaleGivenUp() | LoadJudged():
             return _of_notice(happening, names)
         case Stop() | RequestNodes() | CancelCheckpoint() | Rescale():
             return _of_instruction(happening)
@@ -171,7 +172,7 @@ def news(event: Event, decided: Sequence[Decided], names: Names = PLAIN) -> list
         case CheckpointStored():
             sentences.append(f"checkpoint {event.number} stored")
     for each in decided:
-        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted):  # these are counted above
+        if isinstance(each, Notice) and not isinstance(each, ReplicaPromoted | LoadJudged):  # counted above; everyday
             sentences += [text] if (text := _of_notice(each, names)) else []
     return sentences
 
@@ -229,6 +230,8 @@ def _of_notice(notice: Notice, names: Names) -> str | None:
             return f"outputs are retained by {after} in place of {before}, {notice.reason}"
         case PromiseMeasured():
             return promise_words(notice.promise)
+        case LoadJudged():
+            return f"load: {notice.outcome}; {notice.reason}"
         case RescalePlanned():
             return f"rescale to come: {_why(notice.target)}"
         case RescalePostponed():
@@ -244,7 +247,11 @@ def _why(target: Target) -> str:
 def promise_words(promise: Promise) -> str:
     """How soon a lost task is back, as measured."""
     parts = f"{promise.steps_s:.3g} s of steps and {promise.scheduling_s:.3g} s of scheduling, as measured"
-    if promise.holds:
+    slowest, late = promise.slowest, len(promise.late_nodes)
+    if slowest is not None:
+        within = f"all tasks of a lost node within {slowest.total_s:.3g} s"
+        parts += f"; {within}" + f", which is too late for {late} of {len(promise.losses)} nodes" * bool(late)
+    if not promise.broken_by:
         return f"a lost task is back within {promise.total_s:.3g} s of {promise.bound_s:g} s allowed: {parts}"
     return (
         f"a lost task is NOT back within {promise.bound_s:g} s but within {promise.total_s:.3g} s, because of "

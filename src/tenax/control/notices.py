@@ -74,6 +74,15 @@ class PromiseMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadJudged:
+    """A period has ended: whether the run keeps its shape, waits with a decision, or scales out or in, and why."""
+
+    outcome: str
+    reason: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RescalePlanned:
     """The run is to go over to other numbers of tasks or nodes, as soon as all is well."""
 
@@ -104,6 +113,7 @@ Notice = (
     | ReplicasMoved
     | BackupsMoved
     | PromiseMeasured
+    | LoadJudged
     | RescalePlanned
     | RescalePostponed
     | RescaleGivenUp

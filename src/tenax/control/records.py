@@ -8,6 +8,7 @@ from enum import Enum
 
 from tenax.control.versions import PassId, RebuildPoint, Version
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import TopologyVersion
 
 Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
 
@@ -22,6 +23,8 @@ def plain(value: object) -> Data:
             return plain(value.value)
         case None | bool() | int() | float() | str():
             return value
+        case TopologyVersion():
+            return {"number": value.number, "after": value.after, "parallelism": dict(value.parallelism)}
         case Task() | PassId() | Version() | RebuildPoint():
             return str(value)
         case Mapping():

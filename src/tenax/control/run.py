@@ -15,6 +15,7 @@ from tenax.model.protection import Protection, Standby, Strategy
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.rates import Rows, with_costs, with_rates
+from tenax.planning.scaling import Group
 
 Place = Callable[[TaskGraph, Sequence[Node], Mapping[str, float]], Placement]
 """Where tasks run at first: the costs of the graph, on these nodes, each of which takes at most so much."""
@@ -30,7 +31,7 @@ class Run:
     """The topology and its protection.
 
     - `retain` names the tasks that keep their outputs at the start, `replicas` those that run twice then.
-    - `publishers` are the tasks that have results.
+    - `publishers` are the tasks that have results; `groups` the operators that split and merge together.
     """
 
     graph: TaskGraph
@@ -39,6 +40,7 @@ class Run:
     retain: frozenset[Task] = frozenset()
     replicas: frozenset[Task] = frozenset()
     publishers: frozenset[Task] = field(default_factory=frozenset)
+    groups: tuple[Group, ...] = ()
 
     @property
     def protection(self) -> Protection:

@@ -1,4 +1,4 @@
-"""What the coordinator knows of a run: one frozen value, in eight records."""
+"""What the coordinator knows of a run: one frozen value, in nine records."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
 from tenax.planning.rates import Rows
+from tenax.planning.scaling.policy import Watch
 
 KEPT_CHECKPOINTS = 2  # should the newest turn out to be damaged, the one before it is still readable
 
@@ -267,6 +268,19 @@ class Failures:
     outage: Outage | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The period in which the load is looked at: since when, until when, the rows taken in it; 0 before the first.
+
+    `watch` is what is remembered from one to the next.
+    """
+
+    watch: Watch = field(default_factory=Watch)
+    begun_s: float = 0.0
+    ends_s: float = 0.0
+    rows: int = 0
+
+
 class Stage(StrEnum):
     """How far a rescale has come."""
 
@@ -282,17 +296,19 @@ class Stage(StrEnum):
 class Rescaling:
     """A rescale that is wanted or under way.
 
-    - `asked_s` is when the last pass had finished as it was asked for.
+    - `asked_s` is when the last pass had finished as it was asked for, or else when the first one has.
     - `attempt` and `faults` count how often recording the next version has failed, and was refused by the store.
     - `postponed` is what people were told last about why it waits.
+    - `begun` is how many passes had begun when the run paused: no other begins.
     """
 
     target: Target
     stage: Stage = Stage.WAITING
-    asked_s: float = 0.0
+    asked_s: float | None = None
     attempt: int = 1
     faults: int = 0
     postponed: str = ""
+    begun: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +318,7 @@ class RunState:
     - `tasks` has one state per task, in task order. A task whose head is older than what is finished is behind; what
       depends on it can only go on tentatively.
     - `load` and `sizes` are what was measured: of tasks and passes, and for the rows of the next batches.
-    - `rescaling` leads to the next version of the topology.
+    - `rescaling` leads to the next version of the topology; `period` is what an elastic run looks at its load in.
     - `pending` is what the last event calls for by itself.
     - `stop` ends the run at once; `wrap_up` ends it in good order, after results and a last checkpoint.
     """
@@ -320,6 +336,7 @@ class RunState:
     load: Load = field(default_factory=Load)
     sizes: BatchSizes = field(default_factory=BatchSizes)
     rescaling: Rescaling | None = None
+    period: Period = field(default_factory=Period)
     pending: tuple[Decided, ...] = ()
     wrap_up: Stop | None = None
     stop: Stop | None = None

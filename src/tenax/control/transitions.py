@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from tenax.control.checkpoints.rebuild_points import (
@@ -13,6 +12,7 @@ from tenax.control.checkpoints.rebuild_points import (
 )
 from tenax.control.checkpoints.strategies import acknowledged, swept
 from tenax.control.copies import Copy, Role, TaskState
+from tenax.control.elastic import observed
 from tenax.control.events import (
     BackupsPlanned,
     BatchesLogged,
@@ -35,13 +35,7 @@ from tenax.control.events import (
     StopRequested,
     Woken,
 )
-from tenax.control.instructions import (
-    Outcome,
-    Part,
-    PassKind,
-    Step,
-    Stop,
-)
+from tenax.control.instructions import Outcome, Part, PassKind, Step, Stop
 from tenax.control.learned import Ignored, Learned, failed
 from tenax.control.load import LEFT_OUT, MEMORY, Arrival, measured, restored
 from tenax.control.placement import promises
@@ -50,17 +44,16 @@ from tenax.control.placement.balancing import begin_moves, first_places
 from tenax.control.placement.capacity import Capacity, in_use, yields
 from tenax.control.placement.following import counted, planning_failed, replicas_planned
 from tenax.control.recovery.failed_passes import pass_failed
-from tenax.control.recovery.failures import (
-    Refused,
-)
+from tenax.control.recovery.failures import Refused
 from tenax.control.recovery.outages import nodes_lost, partial, settle
 from tenax.control.recovery.pauses import given_up, has_patience
 from tenax.control.recovery.rounds import lag
 from tenax.control.recovery.standing import qualities, standing
-from tenax.control.rescaling import rescale_asked, rescale_failed
+from tenax.control.rescaling import is_paused, rescale_asked, rescale_failed
 from tenax.control.run import Run
-from tenax.control.state import KEPT_CHECKPOINTS, Phase, Rescaling, Results, Running, RunState
-from tenax.control.versions import NO_PASS, Cut, PassId, RestorePoint, Span, Version
+from tenax.control.starts import at_start, wrong_start
+from tenax.control.state import KEPT_CHECKPOINTS, Period, Phase, Rescaling, Results, Running, RunState
+from tenax.control.versions import NO_PASS, Cut, PassId, Span, Version
 from tenax.errors import TenaxError
 from tenax.model.tasks import Task
 
@@ -128,59 +121,36 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
-        promises=replace(state.promises, retained_by=run.retain),
+        # what an earlier driver has measured is known at once, and counts before what is only reckoned
+        promises=replace(state.promises, retained_by=run.retain, due=promises.is_asked(run) and event.load is not None),
+        failures=replace(state.failures, gone=event.gone, outages=event.outages),
         load=event.load or state.load,
         sizes=event.sizes or state.sizes,
+        period=Period(event.watch) if event.watch is not None else state.period,
         rescaling=None if event.next_version is None else Rescaling(event.next_version),
     )
-    wrong = _wrong_start(run, event, checkpoint, published.values())
+    wrong = wrong_start(run, event, checkpoint, published.values())
     if wrong is not None:
         return failed(state, wrong)
     capacity = Capacity(run, state)
     try:
-        homes = first_places(run, capacity, in_use(run, state)).primaries
+        homes = first_places(run, capacity, in_use(run, state)).primaries if event.nodes else {}
     except TenaxError as error:
-        if not capacity.is_measured or any(node.slots is not None for node in event.nodes):
+        if not event.passes and (not capacity.is_measured or any(node.slots is not None for node in event.nodes)):
             return failed(state, str(error))
-        homes = {}  # by what an earlier driver has measured there is not room for all: the best queries come first
+        # By what an earlier driver has measured there is not room for all, or nodes were lost while this version was
+        # recorded: the best queries come first.
+        homes = {}
         state = replace(state, placement=replace(state.placement, due=True))
     tasks = tuple(
         TaskState(point, Copy(homes[point.task], point, stored=True) if homes else None, rebuild_points=known)
-        for point, known in zip(_at_start(run, checkpoint), known_rebuild_points(run, checkpoint), strict=True)
+        for point, known in zip(at_start(run, checkpoint), known_rebuild_points(run, checkpoint), strict=True)
     )
     state = settle(run, place_replicas(run, replace(state, tasks=tasks), checkpoint))
     if lag(state, standing(run, state)):  # some are stored at older batches: nothing goes on before they have caught up
         assert state.outage is not None
         state = state.with_outage(replace(state.outage, stalled=run.protection.patience))
     return state
-
-
-def _at_start(run: Run, cut: Cut) -> tuple[RestorePoint, ...]:
-    """Where the tasks of a run begin; sources where the newest do: what is older is in their log."""
-    return tuple(
-        replace(point, batch=cut.newest_batch) if source else point
-        for point, source in zip(cut.points, run.is_source.tolist(), strict=True)
-    )
-
-
-def _wrong_start(run: Run, event: Started, checkpoint: Cut, published: Collection[int]) -> str | None:
-    """Why a run cannot start from what the store holds. Results before the checkpoint could never be made again."""
-    if not event.nodes:
-        return "a run needs at least one node, found none: add one"
-    if event.epoch < 1:
-        return f"epochs count from 1, found {event.epoch}: claim one on the store"
-    lowest, highest = min(published, default=checkpoint.newest_batch), max(published, default=0)
-    if not (checkpoint.newest_batch <= lowest and max(highest, checkpoint.newest_batch) <= event.logged):
-        return (
-            f"a store holds checkpoint ≤ published ≤ logged, found {checkpoint.newest_batch}, {lowest} to {highest} "
-            f"and {event.logged}: start from an older checkpoint, or on a new store"
-        )
-    if tuple(point.task for point in checkpoint.points) != run.tasks:
-        return (
-            f"a checkpoint holds one version per task of the topology, found others in number "
-            f"{checkpoint.number}: run the topology that made it, or a new store"
-        )
-    return None
 
 
 def _batches_logged(run: Run, state: RunState, event: BatchesLogged) -> Learned:
@@ -261,7 +231,7 @@ def _pass_finished(run: Run, state: RunState, event: PassFinished) -> Learned:
             failures=replace(state.failures, overdue=overdue),
         )
         state = counted(run, state, event.reports, running.last - running.first + 1)
-        state = _measured(run, state, event, running)
+        state = observed(run, _measured(run, state, event, running), event)
         if state.outage is not None:
             outage = replace(state.outage, bytes=state.outage.bytes + written, went_on=True)
             state = state.with_outage(outage)
@@ -439,7 +409,7 @@ def _checkpoint_stored(run: Run, state: RunState, event: CheckpointStored) -> Le
         state = replace(state, failures=replace(state.failures, losses=0, alert=False))
         tasks = tuple(_trimmed(run, task, number, cut) for number, task in enumerate(state.tasks))
         state = place_replicas(run, replace(state, tasks=tasks), cut)
-        state = begin_moves(run, state, cut)
+        state = state if is_paused(state) else begin_moves(run, state, cut)
     return state
 
 

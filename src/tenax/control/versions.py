@@ -141,6 +141,12 @@ class Cut:
         """The batch of its newest point."""
         return max((point.batch for point in self.points), default=self.number)
 
+    @property
+    def known_acknowledged(self) -> tuple[int, ...]:
+        """The batches that consumers were through, noted or not: if all are stored at one batch it is that one."""
+        batch = self.oldest_batch
+        return self.acknowledged or (batch if batch == self.newest_batch else 0,) * len(self.points)
+
     def outputs_of(self, number: int) -> tuple[Span, ...]:
         """The retained outputs that lie beside the version of a task."""
         return self.outputs[number] if self.outputs else ()

@@ -115,8 +115,10 @@ class Windows(Computation):
 
     def unite(self, name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """What waits in the order of panes; a node has one row for each key, wherever it lies."""
-        together = pl.concat(frames)
-        return together.sort(PANE, maintain_order=True) if name.startswith(f"{PENDING}/") else together
+        together = pl.concat(frames, rechunk=True)
+        if not name.startswith(f"{PENDING}/"):
+            return together
+        return together[np.argsort(together[PANE].to_numpy(), kind="stable")]
 
     def origins(self, known: Mapping[str, pl.DataFrame], now: int, taken: Taken) -> dict[str, pl.DataFrame]:
         """Which batches the panes that are kept have come from: by the last of those completed together, the oldest.

@@ -28,7 +28,6 @@ from tenax.control.instructions import (
     Decided,
     Instruction,
     LogBatches,
-    PassKind,
     PlanBackups,
     PlanReplicas,
     Publish,
@@ -59,8 +58,9 @@ from tenax.simulation.kernel import Group, Steps
 from tenax.simulation.loads import judge_room
 from tenax.simulation.nodes import VirtualNode
 from tenax.simulation.plans import backups_planned, replicas_planned
+from tenax.simulation.steps import Stepping
 from tenax.simulation.store import EpochRefused, StoreMisused
-from tenax.simulation.toy import INITIAL, MISSING, Digest
+from tenax.simulation.toy import INITIAL, Digest
 from tenax.simulation.world import World
 
 GARBAGE: Digest = b"garbage"  # what a failed pass leaves under its name
@@ -81,6 +81,7 @@ class Driver:
         self.world = world
         self.group = Group()
         self.epoch = 0
+        self.toy = world.toy
         self.coordinator = Coordinator(world.toy.graph, world.settings, world.retain, world.replicas)
         self.stop: Stop | None = None
         self.nodes: dict[str, VirtualNode] = {}
@@ -134,18 +135,26 @@ class Driver:
         return tuple(made)
 
     def _start(self) -> Steps:
-        world, store = self.world, self.world.store
         yield from self._moment()
-        self.epoch = store.claim()
+        self.epoch = self.world.store.claim()
         yield self._wait()
+        yield from self._report(self._started())
+
+    def _started(self) -> Started:
+        """What the store holds, and new nodes."""
+        world, store = self.world, self.world.store
         logged, published = store.logged, store.published
-        # Sometimes the newest checkpoint turns out to be damaged.
-        damaged = world.random.random() < 0.15 and store.leads_on(store.kept[0])
-        number = store.kept[0 if damaged else -1]
+        number = self._newest(0.15)
         checkpoint = store.checkpoints[number][0] if number else None
         store.set_aside(self.epoch, number)
         nodes = self._new_nodes(world.nodes)
-        yield from self._report(Started(self.epoch, nodes, checkpoint, logged, published, store.loads.get(number)))
+        return Started(self.epoch, nodes, checkpoint, logged, published, store.loads.get(number))
+
+    def _newest(self, damaged: float) -> int:
+        """The newest checkpoint; sometimes it turns out to be damaged, and it is the one before."""
+        store = self.world.store
+        is_damaged = self.world.random.random() < damaged and store.leads_on(store.kept[0])
+        return store.kept[0 if is_damaged else -1]
 
     def _carry_out(self, decided: Sequence[Decided]) -> None:
         """Do what is instructed; notices are for the record."""
@@ -211,12 +220,12 @@ class Driver:
         yield from self._report(logged if world.load is None else world.load.logged(logged))
 
     def _pass(self, order: RunPass) -> Steps:
-        world = self.world
+        world, work = self.world, Stepping(self.world, self.epoch, self.nodes, self.toy)
         yield from self._paused(order.pause_s)
-        self._check_room(order)
+        work.check_room(order)
         for node in self.nodes.values():
             node.drop_versions(order.keep)
-        states = {step: self._start_of(step) for step in order.steps}
+        states = {step: work.start_of(step) for step in order.steps}
         if any(state is None for state in states.values()):
             return  # its node is gone: that is reported soon
         failure = self._failure(order)
@@ -224,29 +233,27 @@ class Driver:
         for batch in range(order.first, order.last + 1):
             yield self._wait()
             yield from self._moment()
-            chunks = self._read(order, batch)
+            chunks = work.read(order, batch)
             if chunks is None or not self._all_alive(order.steps):
                 yield from self._hang_or_fail(order)
                 return
-            for step in sorted(order.steps, key=lambda step: world.toy.number[step.task]):
+            for step in sorted(order.steps, key=lambda step: work.toy.number[step.task]):
                 state = states[step]
                 assert state is not None
                 if step.rebuilding is not None and step.start.pass_id == NO_PASS and 1 < batch == order.first:
                     continue  # of the batch before the oldest that counts there is nothing to remember
-                states[step], chunk = self._step(step, state, batch, chunks)
+                states[step], chunk = work.step(step, state, batch, chunks)
                 if step.rebuilding is not None:
                     continue
                 if step.role is not Role.REPLICA:
-                    chunks[world.toy.number[step.task]] = chunk
-                if step.role is Role.PRIMARY and step.task in world.toy.outputs:
+                    chunks[work.toy.number[step.task]] = chunk
+                if step.role is Role.PRIMARY and step.task in work.toy.outputs:
                     results[step.task, batch] = chunk
                 if step.task in order.retain and not step.tentative:
                     self.nodes[step.node].outputs[step.task, batch, order.pass_id] = chunk
         made = {step: Version(step.task, order.last, order.pass_id) for step in order.steps}
         reports = tuple(
-            TaskReport(
-                version, step.node, rows=1, rows_out=1, rebuild_from=self._rebuild_from(version.task, order.last)
-            )
+            TaskReport(version, step.node, rows=1, rows_out=1, rebuild_from=work.rebuild_from(version.task, order.last))
             for step, version in made.items()
         )
         for step, version in made.items():
@@ -260,72 +267,11 @@ class Driver:
                 yield from self._report(PassFinished(order.pass_id, reports))
             return
         self._results[order.pass_id] = results
-        through = PassFinished(order.pass_id, reports)
-        yield from self._report(through if world.load is None else world.load.finished(world.toy, order, through))
+        yield from self._report(self._through(order, PassFinished(order.pass_id, reports)))
 
-    def _rebuild_from(self, task: Task, batch: int) -> int:
-        """From where on a state can be rebuilt; tasks may say that more is needed than is."""
-        first = self.world.toy.rebuild_from(self.world.toy.number[task], batch)
-        return max(1, first - self.world.vague.choice([0, 0, 0, 1, 3])) if first else 0
-
-    def _check_room(self, order: RunPass) -> None:
-        """No node runs more than it has room for; sources run anywhere."""
-        slots = self.world.slots
-        if slots is None or order.kind is not PassKind.LIVE:
-            return
-        held: dict[str, int] = {}
-        for step in order.steps:
-            if self.world.toy.inputs[self.world.toy.number[step.task]]:
-                held[step.node] = held.get(step.node, 0) + 1
-        if held and max(held.values()) > slots:
-            raise StoreMisused(f"nodes have {slots} slots, found {held}")
-
-    def _start_of(self, step: Step) -> Digest | None:
-        """The state that a step begins with; None if its node is gone."""
-        node = self.nodes.get(step.node)
-        if node is None:
-            return None
-        if not self.world.toy.inputs[self.world.toy.number[step.task]]:
-            return INITIAL
-        if step.start.pass_id == NO_PASS:
-            memory = self.world.toy.memory_of(self.world.toy.number[step.task])
-            if step.start.batch and step.rebuilding is None and memory:
-                raise StoreMisused(f"a task with a memory is rebuilt before it goes on, found {step}")
-            return INITIAL
-        if step.stored:
-            return self.world.store.fetch(self.epoch, step.start)
-        if step.start not in node.versions:
-            raise StoreMisused(f"a pass starts from versions that are there, found {step.start} missing on {node.name}")
-        return node.versions[step.start]
-
-    def _read(self, order: RunPass, batch: int) -> dict[int, Digest] | None:
-        """The retained outputs of a batch that a pass needs; None if a node is gone."""
-        chunks = {}
-        for reading in order.readings:
-            if not reading.first <= batch <= reading.last:
-                continue
-            node = self.nodes.get(reading.node)
-            if node is None:
-                return None
-            key = reading.task, batch, reading.pass_id
-            if reading.stored:
-                chunks[self.world.toy.number[reading.task]] = self.world.store.fetch_outputs(self.epoch, key)
-                continue
-            if key not in node.outputs:
-                raise StoreMisused(f"retained outputs are there until they are trimmed, found {key} missing")
-            chunks[self.world.toy.number[reading.task]] = node.outputs[key]
-        return chunks
-
-    def _step(self, step: Step, state: Digest, batch: int, chunks: dict[int, Digest]) -> tuple[Digest, Digest]:
-        toy = self.world.toy
-        number = toy.number[step.task]
-        given = dict(chunks)
-        for producer in toy.inputs[number]:
-            if producer not in given:
-                if not step.tentative:
-                    raise StoreMisused(f"accurate steps have all inputs, found {step} without {toy.tasks[producer]}")
-                given[producer] = MISSING
-        return toy.step(number, state, self.world.store.read(self.epoch, batch), given)
+    def _through(self, _order: RunPass, event: PassFinished) -> PassFinished:
+        """The same with what is known of the time that it took."""
+        return event if self.world.load is None else self.world.load.finished(self.toy, _order, event)
 
     def _all_alive(self, steps: Sequence[Step]) -> bool:
         return all(step.node in self.nodes for step in steps)
@@ -378,20 +324,20 @@ class Driver:
         yield from self._report(Published(order.pass_id, order.tentative))
 
     def _store(self, order: StoreCheckpoint) -> Steps:
-        store, number = self.world.store, order.cut.number
+        store, toy, number = self.world.store, self.toy, order.cut.number
         yield from self._paused(order.pause_s)
         for version, name in zip(order.versions, order.nodes, strict=True):
             yield self._wait()
             yield from self._moment()
             node = self.nodes.get(name)
-            place = self.world.toy.number[version.task]
-            source = not self.world.toy.inputs[place]
+            place = toy.number[version.task]
+            nothing = not toy.inputs[place] or version.pass_id == NO_PASS  # that is all there is of its state
             if node is None:
                 yield from self._report(CheckpointFailed(number, order.attempt, f"{name} is gone"))
                 return
-            if not source and version not in node.versions:
+            if not nothing and version not in node.versions:
                 raise StoreMisused(f"a checkpoint is made of versions that are there, found {version} missing")
-            store.upload(self.epoch, number, version, INITIAL if source else node.versions[version])
+            store.upload(self.epoch, number, version, INITIAL if nothing else node.versions[version])
             for span in order.cut.outputs_of(place):
                 self._upload_outputs(number, version.task, span, node)
         yield from self._moment()
@@ -415,12 +361,12 @@ class Driver:
 
     def _plan(self, order: PlanReplicas) -> Steps:
         yield self._wait()
-        answer = replicas_planned(order, self.world.toy.tasks, self.world.plans, fails=self._fails())
+        answer = replicas_planned(order, self.toy.tasks, self.world.plans, fails=self._fails())
         yield from self._report(answer)
 
     def _plan_backups(self, order: PlanBackups) -> Steps:
         yield self.world.promises.random()
-        yield from self._report(backups_planned(order, self.world.toy.tasks, self.world.promises))
+        yield from self._report(backups_planned(order, self.toy.tasks, self.world.promises))
 
     def _trim(self, order: Trim) -> Steps:
         yield self._wait()
@@ -433,14 +379,21 @@ class Driver:
         """Hand an event to the coordinator, and begin what it says."""
         for _ in range(2 if self.world.random.random() < REPEATED_EVENT else 1):
             yield from self._moment()
-            self._judge_progress(event)
-            decided = self.coordinator.handle(event)
-            self.coordinator.check_invariants()
-            if self.world.load is not None:
-                costs = self.world.load.costs(self.coordinator.state.load)
-                judge_room(self.coordinator, self.world.toy, costs, event, decided)
-            self.world.on_entry(self, event, decided)
-            self._carry_out(decided)
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        self._judge_progress(event)
+        decided = self.coordinator.handle(event)
+        self.coordinator.check_invariants()
+        if self.world.load is not None:
+            costs = self.world.load.costs(self.coordinator.state.load)
+            judge_room(self.coordinator, self.toy, costs, event, decided)
+        self.world.on_entry(self, event, decided)
+        self._judge(event, decided)
+        self._carry_out(decided)
+
+    def _judge(self, _event: Event, decided: list[Decided]) -> None:
+        """Look at what follows from an event, for those who know more of it."""
 
     def _judge_progress(self, event: Event) -> None:
         """No round is made twice, unless what it made was lost: else a task would never catch up."""

@@ -16,18 +16,25 @@ from tenax.model.graph import TaskGraph
 from tenax.model.protection import ORDERS, Backups, Outputs, Recovery, Strategy
 from tenax.model.settings import Settings
 from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
+from tenax.simulation import keyed
 from tenax.simulation.chances import Chances, Fault
 from tenax.simulation.driver import Driver
+from tenax.simulation.judges import judge_end, judge_results
 from tenax.simulation.kernel import Group, Kernel, Steps
+from tenax.simulation.keyed import KeyedToy
 from tenax.simulation.loads import VirtualLoad
-from tenax.simulation.store import Commit, Store
-from tenax.simulation.toy import INITIAL, Toy
+from tenax.simulation.rescaling import RescalingDriver
+from tenax.simulation.store import Store
+from tenax.simulation.toy import Toy
+from tenax.simulation.unrest import Unrest
+from tenax.simulation.versions import VersionedStore
 from tenax.simulation.world import World
 
 MAX_TIME_S = 1_000.0
 MAX_EVENTS = 200_000
 MAX_DRIVERS = 200
 TOY_NODES, RANDOM_NODES = 5, 8  # at most
+MAX_NODES = 100  # more than there ever are
 RANDOM_OPERATORS = 4, 9
 
 
@@ -40,6 +47,8 @@ class Shape(StrEnum):
     """Any of 4 to 9 operators, on up to 8 nodes."""
     SHORT = "short"
     """The same, where tasks cost something, rows come by the clock, and nodes have room for so much only."""
+    RESCALED = "rescaled"
+    """Small ones whose states are of key groups: their tasks and nodes become more and fewer while they run."""
 
 
 class SimulationFailed(AssertionError):
@@ -59,6 +68,8 @@ class Outcomes:
     """How often lost tasks found no room."""
     events: int
     time_s: float
+    switches: int = 0
+    """How often it went over to another version of its topology."""
 
 
 @dataclass(slots=True)
@@ -81,6 +92,7 @@ class Draws:
             Random(f"{what} {seed}")
             for what in ("strategies", "memory", "plans", "graphs", "refusals", "backups", "loads")
         )
+        self.rescales = Random(f"rescales {seed}")
 
 
 def simulate(seed: int, trace: Callable[[str], None] | None = None, shape: Shape | str = Shape.TOY) -> Outcomes:
@@ -97,18 +109,24 @@ def simulate(seed: int, trace: Callable[[str], None] | None = None, shape: Shape
 def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -> Outcomes:
     random, plans = draws.events, draws.plans
     kernel, tally, outside = Kernel(), _Tally(), Group()
-    toy = random.choice(_toys()) if shape is Shape.TOY else _random_toy(draws.graphs)
+    toy = _toy(draws, shape)
     if shape is Shape.SHORT:
         toy = Toy(TaskGraph(_with_priorities(draws.loads, toy.graph.topology)))
     memories = _memories(draws.memories, toy)
     toy = replace(toy, memory=memories)
-    batches = random.randint(1, 40) + (20 if shape is Shape.SHORT else 0)
+    batches = random.randint(1, 20 if shape is Shape.RESCALED else 40) + (20 if shape is Shape.SHORT else 0)
     settings = _settings(draws, per_pass=random.randint(1, 5))
     faults = {
         random.randint(1, 20 * batches + 10): random.choice([Fault.KILL, Fault.PAUSE])
         for _ in range(random.randint(0, 6))
     }
-    store = Store(toy.outputs)
+    store = VersionedStore(toy.outputs, versions=[toy.version()]) if isinstance(toy, KeyedToy) else Store(toy.outputs)
+    pace, chances = 1.0, Chances()
+    if shape is Shape.RESCALED:
+        pace = draws.rescales.choice([1.0, 1.0, 20.0])
+        if draws.rescales.random() < 0.3:
+            chances, settings = Chances(pass_fails=0.25, other_fails=0.15), settings.but(storage_patience="5m")
+    unrest: Unrest | None = None
 
     def next_fault() -> Fault | None:
         tally.moments += 1
@@ -132,6 +150,8 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
 
     def on_entry(driver: Driver, event: Event, decided: list[Decided]) -> None:
         tally.events += 1
+        if unrest is not None:
+            unrest.look(driver, event, decided, outside)
         tally.waited += any(isinstance(each, RecoveryBegun) and bool(each.waiting) for each in decided)
         if trace is not None:
             trace(f"{kernel.now_s:8.3f} epoch {driver.epoch}: {event} -> {decided}")
@@ -141,7 +161,8 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
             raise AssertionError(f"more than {MAX_DRIVERS} drivers were needed")
         stored = memories if draws.memories.random() < 0.2 else ()  # the next driver may see it otherwise
         how = settings.but(checkpoints={**strategies, **dict.fromkeys(stored, Strategy.ALIGNED)})
-        tally.drivers.append(Driver(replace(world, settings=how)))
+        given = replace(world, settings=how)
+        tally.drivers.append(RescalingDriver(given, pace=pace) if shape is Shape.RESCALED else Driver(given))
         tally.drivers[-1].start(random.random() * 5.0)
 
     retained = random.choice([0.0, 0.0, 0.5, 1.0])
@@ -149,10 +170,12 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
     replicated = random.choice([0.0, 0.3, 1.0])
     replicas = tuple(task for task in toy.tasks if random.random() < replicated)
     strategies = {**_strategies(draws.strategies, toy), **dict.fromkeys(memories, Strategy.NONE)}
-    nodes = random.randint(1, TOY_NODES if shape is Shape.TOY else RANDOM_NODES)
+    nodes = random.randint(1, TOY_NODES if shape in {Shape.TOY, Shape.RESCALED} else RANDOM_NODES)
     tight = -(-len(toy.tasks) // nodes)
     slots = random.choice([None, tight, tight + 1, 2 * tight])
     load = None
+    if shape is Shape.RESCALED:
+        slots = random.choice([None, None, tight + 1, 2 * tight])
     if shape is Shape.SHORT:
         slots, settings = None, _with_limits(draws.loads, settings, nodes)
         load = VirtualLoad.drawn(draws.loads, toy, nodes, settings.cluster.node_limit)
@@ -168,7 +191,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         slots,
         settings.cluster.executors if load is not None else nodes,
         batches,
-        Chances(),
+        chances,
         next_fault,
         on_fault,
         on_stop,
@@ -176,6 +199,7 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         plans,
         draws.promises,
         draws.refusals,
+        draws.rescales,
         load,
     )
     begin()
@@ -187,8 +211,9 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         kernel.start(outside, later(ask_newest_to_stop), random.random() * 3.0 * batches)
 
     def lose_nodes() -> None:
-        driver = tally.drivers[-1]
-        count = random.choice([1, 1, 2, nodes])
+        lose(tally.drivers[-1], random.choice([1, 1, 2, nodes]))
+
+    def lose(driver: Driver, count: int) -> None:
         lost = driver.lose(count) if driver.group.alive and driver.epoch else 0
         tally.lost += lost
         if trace is not None:
@@ -205,13 +230,27 @@ def _simulate(draws: Draws, trace: Callable[[str], None] | None, shape: Shape) -
         kernel.start(outside, later(lose_nodes), random.random() * 2.0 * batches)
     for _ in range(draws.memories.choice([0, 2, 6]) if memories else 0):  # while states are rebuilt, more are lost
         kernel.start(outside, later(lose_nodes), draws.memories.random() * 2.0 * batches)
+    if isinstance(toy, KeyedToy):
+        troubles: dict[str, Callable[[Driver], None]] = {
+            "kill": lambda driver: on_fault(driver, Fault.KILL),
+            "pause": lambda driver: on_fault(driver, Fault.PAUSE),
+            "stop": lambda driver: driver.ask_to_stop(),
+            "lose one": lambda driver: lose(driver, 1),
+            "lose two": lambda driver: lose(driver, 2),
+            "lose all": lambda driver: lose(driver, MAX_NODES),
+            "gain": lambda driver: driver.gain(1),
+        }
+        unrest = Unrest(draws.rescales, kernel, toy, nodes, batches, lambda: tally.drivers[-1], troubles)
+        unrest.begin(outside)
     kernel.run(MAX_TIME_S, MAX_EVENTS)
     judge_results(toy, store, batches)
     judge_end(toy, store, tally.drivers, batches)
+    switches = sum(driver.switches for driver in tally.drivers if isinstance(driver, RescalingDriver))
     superseded = sum(driver.stop is not None and driver.stop.outcome is Outcome.SUPERSEDED for driver in tally.drivers)
     tentative = sum(driver.tentative for driver in tally.drivers)
     return Outcomes(
-        batches, len(tally.drivers), superseded, tally.lost, tentative, tally.waited, tally.events, kernel.now_s
+        *(batches, len(tally.drivers), superseded, tally.lost, tentative, tally.waited, tally.events, kernel.now_s),
+        switches=switches,
     )
 
 
@@ -219,49 +258,6 @@ def later(action: Callable[[], None]) -> Steps:
     """A process that does one thing."""
     action()
     yield 0.0
-
-
-def judge_results(toy: Toy, store: Store, batches: int) -> None:
-    """Every batch is published once per output, in order, with what a run without failures makes of the batch log."""
-    if sorted(store.history) != list(range(1, batches + 1)):
-        raise AssertionError(f"all {batches} batches are logged, found {sorted(store.history)}")
-    expected: list[tuple[int, str, bytes]] = []
-    states = [INITIAL] * len(toy.tasks)
-    for batch in range(1, batches + 1):
-        states, results = toy.batch(states, store.history[batch])
-        expected += [(batch, str(task), content) for task, content in results.items()]
-    by_output: dict[str, list[Commit]] = {}
-    finals = [commit for commit in store.commits if not commit.tentative]
-    for commit in finals:
-        by_output.setdefault(str(commit.task), []).append(commit)
-    for task, commits in by_output.items():
-        committed = [(commit.batch, task, commit.content) for commit in commits]
-        wanted = [result for result in expected if result[1] == task]
-        if committed != wanted:
-            wrong = next((a, b) for a, b in zip([*committed, None], [*wanted, None], strict=False) if a != b)
-            raise AssertionError(f"results are those of a run without failures, found {wrong[0]} for {wrong[1]}")
-    if len(finals) != len(expected):
-        raise AssertionError(f"{len(expected)} final results are committed, found {len(finals)}")
-    epochs = [commit.epoch for commit in store.commits]
-    if epochs != sorted(epochs):
-        raise AssertionError("no driver commits after a newer one, found an older epoch later")
-
-
-def judge_end(toy: Toy, store: Store, drivers: list[Driver], batches: int) -> None:
-    """The newest driver finished, with a checkpoint of the last batch; all others are dead or have stopped.
-
-    Of tasks that are never stored the checkpoint has what brings them there.
-    """
-    last = max(drivers, key=lambda driver: driver.epoch).stop
-    if last is None or last.outcome is not Outcome.FINISHED:
-        raise AssertionError(f"the newest driver finishes, found {last}")
-    if any(driver.group.alive for driver in drivers):
-        raise AssertionError("no driver is left waiting, found one")
-    cut = store.checkpoints[max(store.checkpoints)][0]
-    rebuilt = {task for task in toy.tasks if toy.memory_of(toy.number[task]) is not None}
-    newest = min(point.batch for point in cut.points if point.task not in rebuilt)
-    if newest != batches:
-        raise AssertionError(f"the last checkpoint is of batch {batches}, found {newest}")
 
 
 def _settings(draws: Draws, per_pass: int) -> Settings:
@@ -293,6 +289,15 @@ def _settings(draws: Draws, per_pass: int) -> Settings:
     if (drawn["recovery"], drawn["outputs"]) != (Recovery.INCREMENTAL, Outputs.TENTATIVE):
         del drawn["tentative_delay"]  # nothing will be tentative
     return Settings.of(**drawn)
+
+
+def _toy(draws: Draws, shape: Shape) -> Toy:
+    match shape:
+        case Shape.TOY:
+            return draws.events.choice(_toys())
+        case Shape.RESCALED:
+            return keyed.drawn(draws.graphs)
+    return _random_toy(draws.graphs)
 
 
 def _with_priorities(random: Random, topology: Topology) -> Topology:

@@ -56,6 +56,8 @@ class Store:
     """
 
     outputs: tuple[Task, ...]
+    after: int = 0
+    """The batch behind which these outputs begin."""
     epoch: int = 0
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     history: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -70,6 +72,10 @@ class Store:
         self.epoch += 1
         return self.epoch
 
+    def check(self, epoch: int) -> None:
+        """Refuse a driver that is no longer the newest."""
+        self._fence(epoch)
+
     @property
     def logged(self) -> int:
         """The last logged batch."""
@@ -78,9 +84,10 @@ class Store:
     @property
     def published(self) -> dict[Task, int]:
         """The last batch of every output whose final result is committed."""
-        newest = dict.fromkeys(self.outputs, 0)
+        newest = dict.fromkeys(self.outputs, self.after)
         for task, batch in self.committed:
-            newest[task] = max(newest[task], batch)
+            if task in newest:
+                newest[task] = max(newest[task], batch)
         return newest
 
     @property
@@ -126,6 +133,10 @@ class Store:
         self._fence(epoch)
         self.uploads.setdefault((epoch, number), Contents()).outputs[output] = content
 
+    def lying(self) -> list[Contents]:
+        """What lies there for complete checkpoints."""
+        return [contents for _, contents in self.checkpoints.values()]
+
     def has_outputs(self, output: Output) -> bool:
         """Whether a checkpoint has these outputs."""
         return any(output in contents.outputs for _, contents in self.checkpoints.values())
@@ -135,7 +146,7 @@ class Store:
         self._fence(epoch)
         uploaded = self.uploads.pop((epoch, cut.number), Contents())
         states, outputs = dict(uploaded.states), dict(uploaded.outputs)
-        for _, contents in self.checkpoints.values():
+        for contents in self.lying():
             states |= contents.states
             outputs |= contents.outputs
         versions = [point for point in cut.points if isinstance(point, Version)]
@@ -158,7 +169,7 @@ class Store:
 
     def fetch(self, epoch: int, version: Version) -> Digest:
         """The content of a version of a complete checkpoint."""
-        for _, contents in self.checkpoints.values():
+        for contents in self.lying():
             if version in contents.states:
                 return contents.states[version]
         self._fence(epoch)

@@ -49,5 +49,7 @@ class World:
     """Draws the plans of backups."""
     refusals: Random
     """Says whether it was a sink or the store that failed, and whether the pause after it takes time."""
+    rescales: Random
+    """Draws what rescales lead to, and what becomes of them."""
     load: VirtualLoad | None = None
     """What tasks cost; nodes come when they are asked for only if that is known."""

@@ -10,24 +10,38 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from tenax.errors import DamagedStore, EpochLost, StoreFailed
+from tenax.errors import DamagedStore, EpochLost, InvalidRequest, StoreFailed
 from tenax.model.tasks import Task
+from tenax.operators.groups import Groups
 from tenax.store import durable, records
 from tenax.store.records import Json, JsonObject
 
 _MANIFEST = re.compile(r"(\d{10})-(\d{8})\.json")
 _MAX_NAME = 120  # of a segment, quoted; file systems take 255 bytes
+RETAINED = "retained/"  # how the names of segments begin that are outputs beside a state; no state has one that does
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A part of a task's state as it lies in a file of the store; `file` is relative to the store's folder."""
+    """A part of a task's state as it lies in a file of the store; `file` is relative to the store's folder.
+
+    A rescale copies nothing: the tasks that are new refer to what those before have stored. Then `origin` is the task
+    whose state it was, and `groups` the key groups whose rows count, all if it is empty. Several pieces of one segment
+    have its name, in the order of their tasks.
+    """
 
     segment: str
     file: str
     offset: int
     bytes: int
     crc32: int
+    groups: str = ""
+    origin: str = ""
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """Where its bytes lie, and their checksum."""
+        return self.file, self.offset, self.bytes, self.crc32
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +262,8 @@ class Manifests:
             return None, [f"{name}: its manifest {self._path(*key).name} does not match its checksum"]
         except StoreFailed:
             return None, [f"{name}: its manifest {self._path(*key).name} cannot be read"]
-        listed = [part for parts in checkpoint.segments.values() for part in parts]
-        parts = listed if verify else checkpoint.last_parts.values()
+        listed = {part.place: part for parts in checkpoint.segments.values() for part in parts}  # tasks may share one
+        parts = listed.values() if verify else checkpoint.last_parts.values()
         damages = (damage_of(self._store, part, verify=verify) for part in parts)
         return checkpoint, [f"{name}: {damage}" for damage in damages if damage is not None]
 
@@ -273,7 +287,7 @@ def _to_record(checkpoint: Checkpoint) -> JsonObject:
         "number": checkpoint.number,
         "oldest": checkpoint.batch,
         "epoch": checkpoint.epoch,
-        "segments": {str(task): [list(astuple(part)) for part in parts] for task, parts in checkpoint.segments.items()},
+        "segments": {str(task): [_listed(part) for part in parts] for task, parts in checkpoint.segments.items()},
         "positions": checkpoint.positions,
         "notes": checkpoint.notes,
     }
@@ -294,12 +308,31 @@ def _from_record(record: JsonObject) -> Checkpoint:
     )
 
 
+def _listed(part: StoredSegment) -> list[Json]:
+    """A segment in a manifest; only a piece since a rescale tells more than where it lies."""
+    fields = list(astuple(part))
+    return fields if part.groups or part.origin else fields[:5]
+
+
 def _part(value: Json) -> StoredSegment:
     match value:
         case [str() as segment, str() as file, int() as offset, int() as size, int() as crc32]:
             return StoredSegment(segment, file, offset, size, crc32)
+        case [
+            str() as segment,
+            str() as file,
+            int() as offset,
+            int() as size,
+            int() as crc32,
+            str() as groups,
+            str() as origin,
+        ]:
+            with contextlib.suppress(InvalidRequest):
+                known = str(Groups.parse(groups)) if groups else ""
+                return StoredSegment(segment, file, offset, size, crc32, known, str(Task.parse(origin)))
     raise DamagedStore(
-        f"a segment is [name, file, offset, bytes, crc32], found {value!r}: was it written by another version?"
+        f"a segment is [name, file, offset, bytes, crc32], or these with groups and origin, found {value!r}: was it "
+        "written by another version?"
     )
 
 

@@ -101,13 +101,19 @@ def request(store: Path, number: int) -> Target:
 
 
 def answer(store: Path, number: int, done: bool, words: str) -> None:
-    """Say what became of a request; the first answer counts."""
-    if not number:
-        return
+    """Say what became of a request, if there is such a one; the first answer counts."""
+    if not durable.exists(store / REQUESTS / f"{number:08d}.json"):
+        return  # the run decided by itself, or this is a replay of what was asked of another store
     try:
         durable.create_exclusively(store / REQUESTS / _done(number), records.encode({"done": done, "words": words}))
     except FileExistsError:
         return
+
+
+def overtake(store: Path, number: int) -> None:
+    """Answer the open requests just before this one: it has taken their place."""
+    while (number := number - 1) > 0 and answered(store, number) is None:
+        answer(store, number, done=False, words="a newer request has taken its place")
 
 
 def answered(store: Path, number: int) -> tuple[bool, str] | None:

@@ -22,6 +22,7 @@ from tenax.model.durations import Span, microseconds
 from tenax.operators.chunks import encode
 from tenax.operators.computation import END_WATERMARK_US, NO_WATERMARK_US, Computation, State, StepInput
 from tenax.operators.event_time import event_times
+from tenax.testing.rescaling import check_rescaled
 
 WORKERS = {"POLARS_MAX_THREADS": "1", "POLARS_NO_PARTITION": "1", "OPENBLAS_NUM_THREADS": "1"}  # as on nodes
 CHILD = "tenax.testing.processes"
@@ -35,13 +36,17 @@ REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class ComputationCheck:
-    """What was tried: so many batches, rows in and out, and from how many batches a state was rebuilt at most."""
+    """What was tried: so many batches, rows in and out, and from how many batches a state was rebuilt at most.
+
+    `cost_judged` and `rescaled` say whether there was enough to judge the cost, and whether the state can be split.
+    """
 
     batches: int
     rows_in: int
     rows_out: int
     rebuilt_from: int | None = None
     cost_judged: bool = False
+    rescaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ def check_computation(
     time: str,
     lateness: Span = "0s",
     batches: int = 32,
+    keys: Sequence[str] = (),
 ) -> ComputationCheck:
     """Step a computation through rows of yours, and raise `BrokenContract` where it breaks its contract.
 
@@ -72,6 +78,8 @@ def check_computation(
     - Its cost follows the batch: what a step writes, and takes, does not grow with the state.
     - The columns that come out are those that `schema` derives from its inputs.
     - `stateless`, `bounded` (rebuilt from `oldest` on, it goes on alike), `any_batches`, `combined`: as it says.
+    - `splits`, or `split` and `merge`: one task becomes three, then two, and the rows stay the same. `keys` are the
+      columns by which its rows are shared, of a computation that does not name keys of its own.
     """
     if not isinstance(computation, Computation):
         raise InvalidRequest(f"check_computation takes a tx.Computation, found {type(computation).__name__}: pass one")
@@ -79,9 +87,10 @@ def check_computation(
     inputs = cut(frames, time, microseconds(lateness), batches)
     stepped = followed(computation, inputs)
     judged = _check_cost(computation, inputs, stepped)
+    rescaled = check_rescaled(computation, inputs, keys)
     rebuilt = _in_two_processes(computation, inputs)
     rows_out = sum(output.height for output in stepped.outputs)
-    return ComputationCheck(len(inputs), sum(frame.height for frame in frames), rows_out, rebuilt, judged)
+    return ComputationCheck(len(inputs), sum(frame.height for frame in frames), rows_out, rebuilt, judged, rescaled)
 
 
 def cut(frames: Sequence[pl.DataFrame], time: str, lateness_us: int, batches: int) -> list[StepInput]:

@@ -36,11 +36,11 @@ def measure(arguments: JsonObject, step: Step) -> Iterator[Row]:
     work, nodes = Path(text(arguments, "work")), integer(arguments, "nodes")
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.task.cpus={TASK_CPUS} pyspark-shell"
     spark = local_cluster(work, nodes)
-    _await_executors(spark, nodes)
+    await_executors(spark, nodes)
     running = _start(spark, work, arguments)
     killed_s, returned_s = _kill(spark, running, nodes, arguments)
-    _await_end(running, returned_s + number(arguments, "tail_s"))
-    progress = [_committed(batch) for batch in running.recentProgress]
+    await_end(running, returned_s + number(arguments, "tail_s"))
+    progress = [committed(batch) for batch in running.recentProgress]
     running.stop()
     step("Structured Streaming")
     spark.stop()
@@ -96,7 +96,7 @@ def _kill(spark: SparkSession, running: StreamingQuery, nodes: int, arguments: J
     return killed_s, time.time()
 
 
-def _await_end(running: StreamingQuery, end_s: float) -> None:
+def await_end(running: StreamingQuery, end_s: float) -> None:
     """Until rows of the end, and all before, are counted."""
     deadline = time.monotonic() + END_DEADLINE_S
     while latest(running.recentProgress) < end_s:
@@ -106,7 +106,7 @@ def _await_end(running: StreamingQuery, end_s: float) -> None:
 
 def latest(progress: Sequence[Any]) -> float:
     """Up to which moment rows are counted."""
-    known = latencies([_committed(batch) for batch in progress])
+    known = latencies([committed(batch) for batch in progress])
     return known[-1][0] if known else 0.0
 
 
@@ -125,7 +125,8 @@ def latencies(progress: Sequence[tuple[float, float, int, int]]) -> list[tuple[f
     ]
 
 
-def _committed(batch: Any) -> tuple[float, float, int, int]:
+def committed(batch: Any) -> tuple[float, float, int, int]:
+    """What `latencies` needs of a batch."""
     source = batch.sources[0]
     trigger_s = datetime.fromisoformat(batch.timestamp).timestamp()
     first = int(source.startOffset) if source.startOffset not in {None, "null"} else 0
@@ -148,7 +149,8 @@ def _limit(spark: SparkSession, count: int) -> None:
     context._jsc.sc().requestTotalExecutors(count, 0, jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap()))
 
 
-def _await_executors(spark: SparkSession, nodes: int) -> None:
+def await_executors(spark: SparkSession, nodes: int) -> None:
+    """Until as many executors are there."""
     deadline = time.monotonic() + START_DEADLINE_S
     status = spark.sparkContext._jsc.sc().statusStore()
     while status.executorList(True).size() <= nodes:  # the driver is listed, too

@@ -142,9 +142,10 @@ def _cut(run: Run, state: RunState, chosen: Mapping[int, Version]) -> Cut:
         bound = min((points[consumer].inputs_after for consumer in consumers), default=state.finished)
         points[number] = state.tasks[number].rebuild_point(points[number], bound)
     drawn = replace(cut, number=next_number(state), points=tuple(points))
-    before = cut.acknowledged or (0,) * len(points)
     for_chosen = {number: acknowledged(run, drawn, number) for number in chosen}
-    return replace(drawn, acknowledged=tuple(for_chosen.get(number, known) for number, known in enumerate(before)))
+    return replace(
+        drawn, acknowledged=tuple(for_chosen.get(number, known) for number, known in enumerate(cut.known_acknowledged))
+    )
 
 
 def _offers(run: Run, state: RunState, numbers: Collection[int]) -> dict[int, RestorePoint]:
@@ -264,6 +265,7 @@ def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[i
     Tasks of a node that feed only each other let go at once, so that a sweep takes them in one step.
     """
     cut, every = state.newest, interval(run, state)
+    before = cut.known_acknowledged
     due: set[int] = set()
     for number in reversed(numbers):  # consumers before their producers
         if not run.graph.consumers_of(number):
@@ -271,8 +273,7 @@ def _sweeping(run: Run, state: RunState, numbers: Sequence[int]) -> Collection[i
         elif (follower := _followed_by(run, state, number)) is not None:
             is_due = follower in due
         else:
-            before = cut.acknowledged[number] if cut.acknowledged else 0
-            is_due = acknowledged(run, cut, number) > before
+            is_due = acknowledged(run, cut, number) > before[number]
         if is_due:
             due.add(number)
     return due

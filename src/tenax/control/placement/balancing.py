@@ -29,6 +29,8 @@ def begin_moves(run: Run, state: RunState, cut: Cut) -> RunState:
     """Copies on the nodes where tasks should be, if nodes have come since the last time; all tasks are up to date."""
     if not state.placement.rebalancing_due or state.placement.moving or state.wrap_up is not None:
         return state
+    if state.rescaling is not None:
+        return state  # all tasks are placed anew then
     capacity = Capacity(run, state)
     nodes = {node.name: node for node in state.nodes}
     tasks, moving = list(state.tasks), dict[int, str]()

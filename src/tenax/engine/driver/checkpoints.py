@@ -61,7 +61,7 @@ class Checkpoints:
     def carry_out(self, instruction: StoreCheckpoint) -> events.Event:
         """Store a checkpoint; what it cost."""
         cut, before = instruction.cut, self._run.ordering.newest
-        known = {task: {part.segment: part for part in parts} for task, parts in before.items()}
+        known = {task: {part.segment: part for part in parts if not part.origin} for task, parts in before.items()}
         uploaded = self._uploaded(instruction, known)
         started, started_cpu, files = time.perf_counter(), time.thread_time(), uploaded.files
         segments = {
@@ -77,7 +77,7 @@ class Checkpoints:
         store.commit_checkpoint(Checkpoint(cut.number, store.epoch, segments, positions, notes, cut.oldest_batch))
         self._run.ordering.keep(cut, segments)
         held = _bytes(part for parts in files.values() for part in parts)
-        new = (part for task, parts in files.items() for part in parts if part.segment not in known.get(task, {}))
+        new = (part for task, parts in files.items() for part in parts if part not in before.get(task, ()))
         seconds = uploaded.seconds + time.perf_counter() - started
         cpu_s = uploaded.cpu_s + time.thread_time() - started_cpu
         return events.CheckpointStored(cut.number, instruction.attempt, _bytes(new), seconds, held, cpu_s)
@@ -109,4 +109,5 @@ class Checkpoints:
 
 
 def _bytes(parts: Iterable[StoredSegment]) -> int:
-    return sum(part.bytes for part in parts)
+    """What lies in the store, each piece that tasks share once."""
+    return sum({part.place: part.bytes for part in parts}.values())

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tenax.application.application import Application, check_rebuilt
+from tenax.application.handover import with_handover
 from tenax.application.rehearsal import has_batches, rehearse
 from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
@@ -24,7 +25,7 @@ from tenax.engine.driver.answers import failed
 from tenax.engine.driver.checkpoints import Checkpoints
 from tenax.engine.driver.jobs import JobRunner, group_of
 from tenax.engine.driver.latecomers import Latecomers
-from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
+from tenax.engine.driver.membership import LOOK_EVERY_S, NOTICED_S, Membership
 from tenax.engine.driver.nodes import Nodes
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.passes import Passes
@@ -32,7 +33,18 @@ from tenax.engine.driver.query_watch import QueryWatch
 from tenax.engine.driver.rescales import Rescales
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
-from tenax.engine.driver.switching import Switched, begun, for_version, prepare, record, started, staying
+from tenax.engine.driver.switching import (
+    Switched,
+    as_recorded,
+    begun,
+    changes_anything,
+    for_version,
+    groups_of,
+    prepare,
+    record,
+    started,
+    staying,
+)
 from tenax.engine.driver.uploads import Uploads
 from tenax.engine.driver.work_folders import NODES, make_work_folder, tidy
 from tenax.engine.masters import check_master
@@ -72,6 +84,7 @@ class Driver:
         plan: Protected | None = None,
         place: Place | None = None,
     ) -> None:
+        settings = with_handover(application, settings)
         check_shippable(application)  # before the store is claimed and Spark started
         check_rebuilt(application, settings.protection)
         if session is None and settings.cluster.master is not None:
@@ -145,7 +158,8 @@ class Driver:
         self._events.put(events.StopRequested("asked to"))
 
     def _own_session(self, work: Path) -> Session:
-        return Session(work, self.settings.cluster, stop_asked=lambda: self._stop_asked)
+        cluster = for_version(self.settings, self._taken.version).cluster
+        return Session(work, cluster, stop_asked=lambda: self._stop_asked)
 
     def _run_on(self, session: Session, work: Path) -> instructions.Stop:
         session.scratch.also.append(work / NODES)  # goes with it, should this process be ended at once
@@ -201,7 +215,9 @@ class Driver:
     def _coordinator(self) -> Coordinator:
         """The coordinator of the version that the run is in."""
         plan, settings = self.plan, for_version(self.settings, self._taken.version)
-        return Coordinator(self.graph, settings, plan.retain, plan.replicas, self.publisher.published, self._place)
+        groups = groups_of(self.application) if settings.elastic.elastic else ()
+        published = self.publisher.published
+        return Coordinator(self.graph, settings, plan.retain, plan.replicas, published, self._place, groups)
 
     def _watch_queries(self) -> QueryWatch:
         interval_s = self.settings.batches.batch_s
@@ -244,7 +260,14 @@ class Driver:
     ) -> tuple[Coordinator, events.Started]:
         """Let the coordinator of the next version take over; nodes that it does not need are given back."""
         before, state = self._taken, coordinator.state
-        self._taken, self.plan = begun(before, switched), switched.prepared.plan
+        plan, self.plan = self.plan, switched.prepared.plan
+        self._taken = begun(before, switched)
+        if self.plan.fidelity < plan.fidelity:
+            self.observer.said(
+                f"after this rescale outputs keep {self.plan.fidelity:.2f} instead of {plan.fidelity:.2f} if all tasks "
+                "without a replica are lost: raise replicas"
+            )
+        self.store.record_event({"version": as_recorded(before, self._taken)})
         self._jobs.ship(self._jobs.context.broadcast(switched.prepared.packed))
         self.latecomers.graph = self.graph
         self._queries.close()
@@ -257,7 +280,7 @@ class Driver:
             pool.submit(self._membership.release, leaving, len(nodes))
         if state.wrap_up is not None:
             self._events.put(events.StopRequested(state.wrap_up.reason))
-        return self._coordinator(), started(coordinator, before, self._taken, nodes)
+        return self._coordinator(), started(coordinator, before, self._taken, switched.order, nodes)
 
     def _record(self, kind: str, happening: Happening) -> None:
         """Write down what happens, with the narrator's words where it has some."""
@@ -293,12 +316,16 @@ class Driver:
 
     def _prepare_version(self, target: Target, *, asked: bool = False) -> None:
         try:
-            self._rescales.prepared(prepare(self._taken, target, self.settings.protection, self._places))
+            ready = prepare(self._taken, target, self.settings.protection, self._places)
         except TenaxError as error:
             self._rescales.refused(target, str(error))
-        else:
-            if asked:
-                self._events.put(events.RescaleAsked(target))
+            return
+        if not changes_anything(self._taken.version, ready.version):
+            self._rescales.needless(target)
+            return
+        self._rescales.prepared(ready)
+        if asked:
+            self._events.put(events.RescaleAsked(target))
 
     def _carry_out(self, instruction: instructions.Instruction) -> None:
         """Do it, and report; a store that belongs to a newer driver ends this one."""
@@ -346,8 +373,10 @@ class Driver:
             case instructions.PlanReplicas():
                 return self._plan(instruction)
             case instructions.PlanBackups():
-                measures, present = instruction.measures, instruction.backups
-                followed = self.plan.followed(measures, present, detection_s=LOOK_EVERY_S)
+                order = instruction
+                followed = self.plan.followed(
+                    order.measures, order.backups, order.homes, order.covered, detection_s=NOTICED_S
+                )
                 return events.BackupsPlanned(instruction.batch, followed.backups, followed.promise)
             case instructions.Trim():
                 self.ordering.trim(instruction)

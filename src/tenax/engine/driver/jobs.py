@@ -69,11 +69,13 @@ class JobRunner:
         self._made: dict[tuple[tuple[NodeInfo, ...], int], RDD[int]] = {}
         self._registration = ""
         self._proof: Any = None
+        self._shipped_before: Broadcast[bytes] | None = None
 
     def ship(self, shipped: Broadcast[bytes]) -> None:
-        """Run what was sent now from now on; no job runs meanwhile."""
-        self.shipped.unpersist()
-        self.shipped = shipped
+        """Run what was sent now from now on; no pass runs meanwhile, but a new node may still fetch what was before."""
+        if self._shipped_before is not None:
+            self._shipped_before.unpersist()
+        self._shipped_before, self.shipped = self.shipped, shipped
         self._functions.clear()
 
     def run(self, order: Order, nodes: tuple[NodeInfo, ...], lane: str) -> PassOutcome | Failure:

@@ -117,4 +117,5 @@ class Passes:
             state_bytes=report.state_bytes,
             level=levels[int(self.graph.operator_of[report.task])],
             restore_s=report.restore_s,
+            read_bytes=report.read_bytes,
         )

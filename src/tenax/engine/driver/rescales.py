@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from tenax.control import events
@@ -25,6 +26,8 @@ class Rescales:
         self._store = store
         self._tell = tell
         self._looked_at = 0
+        self._published_s: float | None = None
+        self._since_s: float | None = None
         self._ready: Prepared | None = None
         self._lock = threading.Lock()
 
@@ -35,6 +38,7 @@ class Rescales:
             if target is None or target.request == self._looked_at:
                 return None
             self._looked_at = target.request
+        topology_versions.overtake(self._store.folder, target.request)
         return target
 
     def prepared(self, ready: Prepared) -> None:
@@ -52,8 +56,16 @@ class Rescales:
         self._tell(f"no rescale ({target.words}): {why}")
         topology_versions.answer(self._store.folder, target.request, done=False, words=why)
 
+    def needless(self, target: Target) -> None:
+        """A rescale would change nothing."""
+        self._tell(f"no rescale ({target.words}): that is what there is")
+        topology_versions.answer(self._store.folder, target.request, done=True, words="to what there was already")
+
     def handled(self, event: events.Event, decided: Sequence[Decided]) -> None:
-        """The coordinator has handled an event: a request that it ignored is looked at again, one given up answered."""
+        """The coordinator has handled an event: a request that it ignored is looked at again, one given up answered.
+
+        After a switch it is told how long there were no results.
+        """
         asked = isinstance(event, events.RescaleAsked) and event.target.request
         if asked and not any(isinstance(each, RescalePlanned) for each in decided):
             with self._lock:
@@ -61,3 +73,16 @@ class Rescales:
         for each in decided:
             if isinstance(each, RescaleGivenUp):
                 topology_versions.answer(self._store.folder, each.target.request, done=False, words=each.reason)
+        match event:
+            case events.Started(passes=passes) if passes:
+                self._since_s = self._published_s
+            case events.Published(tentative=False):
+                self._published(time.monotonic())
+
+    def _published(self, now_s: float) -> None:
+        if self._since_s is not None:
+            gap_s, self._since_s = now_s - self._since_s, None
+            text = f"first results after the switch, {gap_s:.2f} s after the last before it"
+            self._store.record_event({"switch": {"gap_s": round(gap_s, 3)}, "text": text})
+            self._tell(text)
+        self._published_s = now_s

@@ -9,22 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tenax.application.application import Application
-from tenax.application.scaling import next_version, rescaled
+from tenax.application.scaling import next_version, rescaled, scaling_groups
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Rescale
-from tenax.control.versions import Cut, PassId
+from tenax.control.rescaling import handed_over
+from tenax.control.versions import PassId
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.resuming import TakenOver
 from tenax.engine.protection import Protected, planned
 from tenax.engine.shipping import pack
-from tenax.engine.worker.orders import Places, Shipped
+from tenax.engine.worker.orders import VERSION_SIGN, Places, Shipped
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Protection
 from tenax.model.settings import Settings
-from tenax.model.topology_versions import Target, TopologyVersion
+from tenax.model.topology_versions import Target, TopologyVersion, moved_groups
+from tenax.operators.keys import KEY_GROUPS
+from tenax.planning.scaling import Group
 from tenax.store import topology_versions
+from tenax.store.records import Json
 from tenax.takeover.recut import recut
 from tenax.takeover.shared_load import shared_load
 
@@ -62,6 +66,11 @@ def prepare(taken: TakenOver, target: Target, protection: Protection, places: Pl
     return Prepared(target, version, application, plan, pack(Shipped(application, places)))
 
 
+def changes_anything(present: TopologyVersion, version: TopologyVersion) -> bool:
+    """Whether a version differs from the present one in more than its number."""
+    return (present.parallelism, present.nodes) != (version.parallelism, version.nodes)
+
+
 def record(taken: TakenOver, order: Rescale, prepared: Prepared) -> Switched:
     """Make the version count: from here on every driver goes on with it."""
     version = prepared.version
@@ -92,29 +101,42 @@ def begun(taken: TakenOver, switched: Switched) -> TakenOver:
         version=prepared.version,
         known=known,
         ordering=ordering,
-        checkpoint=cut if cut.number else None,
+        checkpoint=cut,
         run_id=run_id,
         begun=order.passes + 1,
     )
 
 
-def started(coordinator: Coordinator, before: TakenOver, now: TakenOver, nodes: tuple[Node, ...]) -> events.Started:
+def as_recorded(before: TakenOver, now: TakenOver) -> dict[str, Json]:
+    """What a version changes, for the record: numbers of tasks, key groups that moved, bytes of those states."""
+    old, new = before.version, now.version
+    changed = {name: [old.parallelism[name], tasks] for name, tasks in new.parallelism.items()}
+    tables = {name: table for name, table in old.tables.items() if name in new.tables}
+    moved = {name: moved_groups(table, new.tables[name]) for name, table in tables.items()}
+    held = dict.fromkeys(moved, 0)
+    for task, parts in before.ordering.newest.items():
+        if task.operator in held:
+            held[task.operator] += sum(part.bytes for part in parts)
+    return {
+        "number": new.number,
+        "after": new.after,
+        "tasks": {name: counts for name, counts in changed.items() if counts[0] != counts[1]},
+        "moved_groups": {name: groups for name, groups in moved.items() if groups},
+        "state_bytes": {name: size for name, size in held.items() if moved[name]},
+        "nodes": new.nodes,
+        "cause": new.cause,
+    }
+
+
+def started(
+    coordinator: Coordinator, before: TakenOver, now: TakenOver, order: Rescale, nodes: tuple[Node, ...]
+) -> events.Started:
     """What the next coordinator begins with: all that the one before it knew of logs and load."""
-    state = coordinator.state
+    state, cut = coordinator.state, now.checkpoint
+    assert cut is not None, "a version begins from a cut"
     load = shared_load(state.load, before.application, now.application) if state.load.batches else None
-    return events.Started(
-        now.store.epoch,
-        nodes,
-        now.checkpoint,
-        state.logs.logged,
-        dict(now.publisher.published),
-        load,
-        passes=now.begun,
-        logging=state.logs.logging,
-        ended=state.logs.ended,
-        sizes=state.sizes,
-        next_version=now.next_version,
-    )
+    begins = handed_over(state, order, cut, nodes, dict(now.publisher.published), now.next_version)
+    return replace(begins, load=load, watch=state.period.watch)
 
 
 def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
@@ -130,19 +152,28 @@ def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
 
 
 def for_version(settings: Settings, version: TopologyVersion) -> Settings:
-    """The settings with the number of nodes that a version is to have, if it says so."""
-    cluster = settings.cluster
-    if version.nodes is None or version.nodes == cluster.nodes:
+    """The settings with the number of nodes that a version is to have; where it says none, what elasticity allows."""
+    cluster, elastic = settings.cluster, settings.elastic
+    nodes = version.nodes or elastic.nearest(cluster.nodes)
+    most = max(cluster.most_nodes, nodes + cluster.pool)
+    if elastic.elastic and cluster.max_nodes is None:
+        most = max(most, elastic.elastic_nodes[1] + cluster.pool)
+    if (nodes, most) == (cluster.nodes, cluster.most_nodes):
         return settings
-    most = max(cluster.most_nodes, version.nodes + cluster.pool)
-    return settings.but(nodes=version.nodes, max_nodes=most)
+    return settings.but(nodes=nodes, max_nodes=most)
+
+
+def groups_of(application: Application) -> tuple[Group, ...]:
+    """The operators that split and merge together, with how many tasks they may have."""
+    groups = []
+    for group in scaling_groups(application):
+        if not group.reason:
+            bounds = [application.bounds.get(name, (1, KEY_GROUPS)) for name in group.operators]
+            fewest, most = max(low for low, _ in bounds), min(high for _, high in bounds)
+            groups.append(Group(group.operators, min(fewest, most), most))
+    return tuple(groups)
 
 
 def _run_id(taken: TakenOver, version: TopologyVersion) -> str:
     """A name of its own, so that workers begin anew with what is shipped to them."""
-    return f"{taken.store.identity}-{taken.store.epoch}v{version.number}"
-
-
-def initial(cut: Cut) -> bool:
-    """Whether a cut is the beginning, which no checkpoint holds."""
-    return not cut.number
+    return f"{taken.store.identity}-{taken.store.epoch}{VERSION_SIGN}{version.number}"

@@ -157,7 +157,7 @@ class Report:
     - `highest_us` has, for a source task, the highest event time after each batch; `late_rows` those with late rows.
     - Its state can be rebuilt by stepping from batch `rebuild_from` on; 0 if it cannot.
     - It took `seconds` by the clock, and `cpu_s` of processor time; of that `retaining_cpu_s` to retain its outputs.
-      Before that it took `restore_s` to read its start from the store. Its state has `state_bytes`.
+      Before that it took `restore_s` to read its start, `read_bytes` from the store. Its state has `state_bytes`.
     """
 
     task: int
@@ -178,6 +178,7 @@ class Report:
     retaining_cpu_s: float = 0.0
     late_rows: tuple[LateRows, ...] = ()
     restore_s: float = 0.0
+    read_bytes: int = 0
     state_bytes: int = 0
 
 
@@ -216,6 +217,8 @@ class Bundle:
     """Why an upload failed; the pass is none the worse for it."""
 
 
+VERSION_SIGN = "v"
+"""What stands in the name of a run before the version of its topology; no hexadecimal number has it."""
 ORDER = "tenax.order"
 """The property of a Spark job that holds the order of its pass."""
 

@@ -35,9 +35,8 @@ def store_parts(store: Path, parts: Mapping[Task, Sequence[Part]]) -> dict[Task,
         uploads = {task: [pool.submit(upload, task, new) for new in _files(given)] for task, given in parts.items()}
         listed: dict[Task, tuple[StoredSegment, ...]] = {}
         for task, given in parts.items():
-            stored = {part.segment: part.stored for part in given if part.stored is not None}
-            stored |= {part.segment: part for upload in uploads[task] for part in upload.result()}
-            listed[task] = tuple(stored[part.segment] for part in given)
+            new = {part.segment: part for upload in uploads[task] for part in upload.result()}
+            listed[task] = tuple(new[part.segment] if part.stored is None else part.stored for part in given)
         return listed
 
 

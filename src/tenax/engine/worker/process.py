@@ -12,7 +12,8 @@ import traceback
 from pyspark import Broadcast, TaskContext
 
 from tenax.engine.processes import parent
-from tenax.engine.worker.orders import ORDER, Order, Shipped, unpacked
+from tenax.engine.worker.earlier import Earlier
+from tenax.engine.worker.orders import ORDER, VERSION_SIGN, Order, Shipped, unpacked
 from tenax.engine.worker.steps import Worker
 
 
@@ -41,10 +42,16 @@ def worker_of(shipped: Broadcast[bytes], run: str, node: str) -> Worker:
         raise WrongNode(f"planned for node {node}, found node {here}")
     if run not in _workers:
         sent: Shipped = pickle.loads(shipped.value)  # written by this run's own driver
+        before = next((worker.states for other, worker in _workers.items() if is_same_run(other, run)), None)
         close_workers()
-        _workers[run] = Worker(sent.application, sent.places, node)
+        _workers[run] = Worker(sent.application, sent.places, node, None if before is None else Earlier(before))
         gc.freeze()  # the stock worker collects everything after every task; what is here will stay
     return _workers[run]
+
+
+def is_same_run(name: str, other: str) -> bool:
+    """Whether two names are of one driver's run, in different versions of its topology."""
+    return name.partition(VERSION_SIGN)[0] == other.partition(VERSION_SIGN)[0]
 
 
 def has_connections() -> bool:

@@ -11,10 +11,10 @@ from pathlib import Path
 from tenax.control.versions import PassId
 from tenax.engine.worker.versions import HEADER, make_task_folder
 from tenax.errors import DamagedStore
+from tenax.store.checkpoints import RETAINED
 
 MARK = b"TNXO"
 SUFFIX = ".out"
-RETAINED = "retained/"  # how the names of such segments begin; no state has one that does
 
 Address = tuple[int, int, int, int]
 """Of a chunk: consumer task, input, producer index, batch."""

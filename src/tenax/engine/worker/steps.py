@@ -10,13 +10,15 @@ import numpy as np
 import polars as pl
 
 from tenax.application.application import Application, late_output
+from tenax.application.scaling import state_keys
 from tenax.application.schemas import inputs_of
 from tenax.application.traces import RAISED, cause_of, place_of, trace_of
 from tenax.connectors.lifecycle import Connections
 from tenax.connectors.sink import Sink, Staged, stage
 from tenax.connectors.source import Source
 from tenax.control.copies import Role
-from tenax.control.versions import Version
+from tenax.control.versions import PassId, Version
+from tenax.engine.worker.earlier import Earlier
 from tenax.engine.worker.orders import (
     Bundle,
     Failure,
@@ -32,7 +34,7 @@ from tenax.engine.worker.parts import Part, store_parts
 from tenax.engine.worker.retained import Address, drop_outputs, read_outputs, write_outputs
 from tenax.engine.worker.sources import Made, SourceComputation
 from tenax.engine.worker.states import Held, States
-from tenax.errors import SourceFailed, StoreFailed, UnreadableSource
+from tenax.errors import DamagedStore, SourceFailed, StoreFailed, UnreadableSource
 from tenax.model.graph import Stream, TaskGraph
 from tenax.model.tasks import Task
 from tenax.operators.chunks import decode, encode
@@ -67,6 +69,7 @@ class Work:
     cpu_s: float = 0.0
     retaining_cpu_s: float = 0.0
     restore_s: float = 0.0
+    read_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +105,16 @@ class Worker:
       that are missing, and leaves their watermarks out.
     """
 
-    def __init__(self, application: Application, places: Places, node: str) -> None:
+    def __init__(self, application: Application, places: Places, node: str, earlier: Earlier | None = None) -> None:
         self.application = application
         self.graph = TaskGraph(application.topology)
         self.states = States(places, node)
+        self.states.earlier = earlier
+        self._first: PassId | None = None
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
         self.sinks = Connections(application.sinks)
+        self._keys = [state_keys(application, operator.name) for operator in self.graph.operators]
         self._owners: dict[tuple[int, int, int], np.ndarray] = {}
         self._empty_outputs: dict[int, pl.DataFrame] = {}
         self._empty_inputs: dict[int, tuple[pl.DataFrame, ...]] = {}
@@ -129,6 +135,9 @@ class Worker:
 
     def run(self, order: Order, level: int, node: int, received: Sequence[Bundle]) -> list[Bundle]:
         """One stage of a pass on this node: a bundle for every node."""
+        self._first = self._first or order.pass_id
+        if order.pass_id != self._first:
+            self.states.earlier = None  # by now every task here has begun
         sent = [Bundle() for _ in order.layout.nodes]
         inbox: dict[Address, Chunk] = {}
         failures: list[Failure] = []
@@ -216,12 +225,20 @@ class Worker:
         self.states.drop_before(name, order.keep)
 
     def _begin(self, step: StepOrder) -> Work:
-        computation = self.computations[self.graph.operator_of[step.task]]
+        operator = int(self.graph.operator_of[step.task])
+        computation = self.computations[operator]
         if computation.stateless:
             return Work(step, Held(step.start, {}, {}), highest_us=[step.highest_us])
-        started = time.perf_counter()
-        held = self.states.load(step.start, step.restored, computation.initial())
-        return Work(step, held, restore_s=0.0 if step.restored is None else time.perf_counter() - started)
+        started, read = time.perf_counter(), self.states.read_bytes
+        name = self.graph.operators[operator].name
+        try:
+            held = self.states.load(step.start, step.restored, computation, self._keys[operator])
+        except (StoreFailed, DamagedStore, OSError):
+            raise
+        except RAISED as error:  # states that cannot be merged, or not by their own computation
+            raise StepFailed(_failure(error, name, self.names[step.task], step.start.batch)) from error
+        restore_s = 0.0 if step.restored is None else time.perf_counter() - started
+        return Work(step, held, restore_s=restore_s, read_bytes=self.states.read_bytes - read)
 
     def _finish(self, order: Order, work: Work) -> Report:
         task = work.order.task
@@ -251,6 +268,7 @@ class Worker:
             retaining_cpu_s=work.retaining_cpu_s,
             late_rows=tuple(work.late),
             restore_s=work.restore_s,
+            read_bytes=work.read_bytes,
             state_bytes=state_bytes,
         )
 

@@ -6,9 +6,10 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from tenax.control.versions import Version
 from tenax.errors import DamagedStore
@@ -24,12 +25,18 @@ IN_STORE = "segments/"  # how the file of a segment begins that lies in the stor
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Where a segment's bytes lie: in a version's file on the node, after its index, or in a file of the store."""
+    """Where a segment's bytes lie: in a version's file on the node, after its index, or in a file of the store.
+
+    Of a piece of one that several tasks share since their operator was rescaled, `groups` and `origin` are those of the
+    stored segment.
+    """
 
     file: str
     offset: int
     length: int
     checksum: int
+    groups: str = ""
+    origin: str = ""
 
     @property
     def is_stored(self) -> bool:
@@ -38,15 +45,18 @@ class Segment:
 
     def stored_as(self, name: str) -> StoredSegment:
         """How a checkpoint lists it, if it lies in the store."""
-        return StoredSegment(name, self.file, self.offset, self.length, self.checksum)
+        return StoredSegment(name, self.file, self.offset, self.length, self.checksum, self.groups, self.origin)
 
     @classmethod
     def in_store(cls, part: StoredSegment) -> Segment:
         """A segment as a checkpoint lists it."""
-        return cls(part.file, part.offset, part.bytes, part.crc32)
+        return cls(part.file, part.offset, part.bytes, part.crc32, part.groups, part.origin)
 
 
-Index = Mapping[str, Segment]
+Pieces = tuple[Segment, ...]
+"""What a segment is made of: itself, or pieces of segments of the tasks that were, in their order."""
+
+Index = Mapping[str, Pieces]
 """All segments of a version by name: those that it wrote, and those of earlier versions that still live."""
 
 
@@ -68,10 +78,10 @@ def write_version(folder: Path, version: Version, before: Index, state: State) -
     for segment, rows in state.items():
         if segment not in index:
             data = encode(rows, NO_WATERMARK_US)
-            index[segment] = Segment(name, offset, len(data), zlib.crc32(data))
+            index[segment] = (Segment(name, offset, len(data), zlib.crc32(data)),)
             parts.append(data)
             offset += len(data)
-    listed = json.dumps({name: astuple(segment) for name, segment in index.items()}).encode()
+    listed = json.dumps({name: _listed(pieces) for name, pieces in index.items()}).encode()
     make_task_folder(folder)
     draft = folder / f".{name}.{os.getpid()}"
     with draft.open("wb") as file:
@@ -97,7 +107,26 @@ def read_index(path: Path) -> Index:
         raise DamagedStore(
             f"{path}: a version matches its checksum, found one that does not: restart from a checkpoint"
         )
-    return {name: Segment(*fields) for name, fields in json.loads(listed).items()}
+    return {name: _pieces(fields) for name, fields in json.loads(listed).items()}
+
+
+def stored_index(parts: Iterable[StoredSegment]) -> Index:
+    """The index of a version that a checkpoint lists."""
+    index: dict[str, Pieces] = {}
+    for part in parts:
+        index[part.segment] = (*index.get(part.segment, ()), Segment.in_store(part))
+    return index
+
+
+def _listed(pieces: Pieces) -> Sequence[object]:
+    """A segment on one line of an index: its place; of one that is shared, the place of every piece."""
+    if len(pieces) == 1 and not (pieces[0].groups or pieces[0].origin):
+        return astuple(pieces[0])[:4]
+    return [astuple(piece) for piece in pieces]
+
+
+def _pieces(listed: Sequence[Any]) -> Pieces:
+    return (Segment(*listed),) if isinstance(listed[0], str) else tuple(Segment(*piece) for piece in listed)
 
 
 def segment_bytes(folder: Path, store: Path, name: str, segment: Segment) -> bytes:
