@@ -37,7 +37,8 @@ def scaling_groups(application: Application) -> tuple[ScalingGroup, ...]:
     """
     order = application.topology.in_order
     group_of = {name: name for name in order}  # each by the first of its group
-    for producer, consumer in sorted(application.paired):
+    there = (pair for pair in sorted(application.paired) if group_of.keys() >= set(pair))  # some may have been left out
+    for producer, consumer in there:
         old, new = sorted((group_of[producer], group_of[consumer]), key=order.index)[::-1]
         group_of = {name: new if first == old else first for name, first in group_of.items()}
     members: dict[str, list[str]] = {}
