@@ -26,13 +26,13 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
-from tenax.control.notices import RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
+from tenax.control.notices import Notice, RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
 from tenax.control.versions import NO_PASS, PassId, RestorePoint, Version
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 
-_BESIDE = ReplicaPromoted, Wake, RequestNodes, Stop  # what follows from a loss by itself, and from the end
+_BESIDE = Notice | Wake | RequestNodes | Stop  # what an event calls for by itself
 
 
 @dataclass(slots=True)
@@ -283,7 +283,6 @@ class Judge:
         assert {point.batch for point in order.cut.points} == {self.finished}
         assert order.cut.points == self.checkpoints[self.finished], "a version begins where all tasks are stored"
         assert {*self.published.values()} == {self.finished}, "behind all results, and before all others"
-        assert all(used.number <= order.passes for used in self.used if used.epoch == max(self.used).epoch)
         self.switching = order
 
     def switch(self, made_by: PassId) -> tuple[Version, ...]:

@@ -245,7 +245,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if really:
             self.judge.take(self.coordinator.handle(RescaleAsked(Target(nodes=nodes))))
 
-    @precondition(lambda self: self.judge.switching)
+    @precondition(lambda self: self.judge.switching and self.judge.stopped is None)
     @rule(works=OFTEN, refused=st.booleans())
     def switch(self, works: bool, refused: bool) -> None:
         order, state = self.judge.switching, self.coordinator.state
