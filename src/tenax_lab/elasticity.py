@@ -13,7 +13,7 @@ from tenax.model.topology_versions import Target
 from tenax.store import topology_versions
 from tenax.store.records import Json
 from tenax_lab.arrivals import Arrivals
-from tenax_lab.elasticity_cases import DAY, HAND, OF, SIDES, SMALL, STEP, STRUCTURED, SWITCH, Case, ElasticPlan
+from tenax_lab.elasticity_cases import DAY, HAND, LARGE, OF, SIDES, SMALL, STEP, STRUCTURED, SWITCH, Case, ElasticPlan
 from tenax_lab.elasticity_measures import NODES, OUTCOME, OUTPUT, PASS
 from tenax_lab.elasticity_report import report
 from tenax_lab.lab import WHAT, Bench, Experiment, Row, Trial
@@ -159,9 +159,9 @@ EXPERIMENT = Experiment(
         applies=_applies,
     ),
     quick=ElasticPlan(
-        (Case(SWITCH, 300, 40.0, keys=500, text_bytes=1_000), Case(STEP, 300, 40.0), Case(DAY, 900, 24.0)),
+        (Case(SWITCH, 300, 40.0, keys=500, text_bytes=1_000), Case(STEP, 300, 36.0), Case(DAY, 900, 20.0)),
         SIDES,
-        applies=lambda case, side: _applies(case, side) and side != SMALL,
+        applies=lambda case, side: _applies(case, side) and side not in (SMALL, LARGE),
         few=1,
         many=3,
         grown=2,
