@@ -89,7 +89,7 @@ def measure(bench: Bench, plan: ElasticPlan, trial: Trial[Case]) -> Iterator[Row
     recorder = run(
         bench,
         varying(bench.seed, load, tap, plan.nodes(trial.side)),
-        plan.settings(trial.side),
+        plan.settings(trial.case, trial.side),
         judged=trial.side != SMALL,
         stopped=trial.side == SMALL,
         prepare=begin,

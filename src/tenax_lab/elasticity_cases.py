@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tenax.model.settings import Settings
+from tenax_lab.arrivals import HEADROOM
 from tenax_lab.lab import Plan
 from tenax_lab.loads.varying import Load, Rhythm
 
@@ -66,11 +67,13 @@ class ElasticPlan(Plan[Case]):
         """How many a side begins with."""
         return self.many if side in (LARGE, STRUCTURED) else self.few
 
-    def settings(self, side: str) -> Settings:
-        """How a side is run."""
+    def settings(self, case: Case, side: str) -> Settings:
+        """How a side is run: a batch has the rows of an interval, and where a run is behind those of several."""
+        most = STEP_TIMES * case.rate if case.what_happens == STEP else case.rate
         settings = Settings.of(
             nodes=self.nodes(side),
             batch=timedelta(seconds=self.batch_s),
+            max_rows=round(HEADROOM * most * self.batch_s),
             checkpoint_every=timedelta(seconds=self.checkpoint_s),
         )
         if side != ELASTIC:

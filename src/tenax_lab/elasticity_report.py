@@ -30,6 +30,8 @@ GOAL_DECISIONS, GOAL_WAITING = 2, 5
 
 def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
     """All cases."""
+    if "outcome" not in observed.columns:
+        observed = observed.with_columns(outcome=pl.lit(None, pl.String))
     outcomes = observed.filter(what=OUTCOME)
     judged = outcomes["exact"].drop_nulls()
     tables, claims = [], []
