@@ -62,9 +62,9 @@ def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
             "where a run keeps up",
             "back and forth: a scale-out behind a scale-in at a rate that has not risen by a tenth from its lowest "
             "since, or a scale-in behind a scale-out at one that has not fallen by a tenth from its highest",
-            "a day is a cosine from night to noon and back; the small fixed side ends at noon and is not judged; "
-            "Structured Streaming has as many executors as the large side, which take one task at a time, and gets "
-            "ticks that stand for the rows of their time",
+            "a day is a cosine from night to noon and back; sides with fixed nodes have it until noon, where the small "
+            "one is stopped and not judged; Structured Streaming has as many executors as the large side, which take "
+            "one task at a time, and gets ticks that stand for the rows of their time",
             "Flink's adaptive scheduler is not beside it: a side that runs a job of Flink has yet to be written",
             f"the oracle found {judged.sum()} of {len(judged)} runs exact: final results as those of a replay of the "
             "same batches in the same versions, to the byte",
