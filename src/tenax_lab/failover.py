@@ -34,6 +34,7 @@ from tenax_lab.failover_cases import (
     SMALL,
     STRUCTURED,
     Case,
+    FailoverPlan,
 )
 from tenax_lab.failover_measures import APPEARED, OUTCOME, SHOWN
 from tenax_lab.failover_report import report
@@ -218,8 +219,8 @@ def _seconds(results: Path, query: Query) -> dict[int, int]:
 
 
 EXPERIMENT = Experiment(
-    full=Plan((SMALL, LARGE), tuple(SIDES), rounds=3),
-    quick=Plan((QUICK_SMALL, QUICK_LARGE), tuple(SIDES)),
+    full=FailoverPlan((SMALL, LARGE), tuple(SIDES), rounds=2),
+    quick=FailoverPlan((QUICK_SMALL, QUICK_LARGE), tuple(SIDES)),
     measure=measure,
     report=report,
     prepare=prepare,

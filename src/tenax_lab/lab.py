@@ -141,7 +141,7 @@ class Bench:
         """A cluster as it is asked for, or the one that was given; what its nodes may hold is up to each run."""
         if self.given is not None:
             return self.given
-        cluster = replace(cluster, racks=None, slots=None, standby_nodes=0, standby_slots=None)
+        cluster = replace(cluster, racks=None, slots=None, node_limit=1.0, standby_nodes=0, standby_slots=None)
         if self._session is None or self._asked != cluster:
             from tenax.engine.session import Session
 

@@ -63,9 +63,9 @@ class CapacityPlan(Plan[Case]):
     node_limit: float = 0.9
     load: Load = field(default_factory=lambda: Load(1_000, 2_700))
     batch_s: float = 2.0
-    kill_after_s: float = 30.0
-    away_s: float = 30.0
-    tail_s: float = 40.0
+    kill_after_s: float = 45.0
+    away_s: float = 25.0
+    tail_s: float = 15.0
 
     @property
     def tasks(self) -> int:
@@ -160,7 +160,8 @@ def measure(bench: Bench, plan: CapacityPlan, trial: Trial[Case]) -> Iterator[Ro
 
     app = application(bench.seed, plan, tap)
     how = plan.settings(trial.side)
-    recorder = run(bench, app, how, faults=faults, judged=True, place=places, prepare=begin)
+    judged = trial.side == LIMITED  # who waits, and goes on later: the other side only falls behind
+    recorder = run(bench, app, how, faults=faults, judged=judged, place=places, prepare=begin)
     killed, returned = (moment.at_s for moment in recorder.moments if moment.what is What.FAULT)
     seconds = list(latencies(recorder, arrivals[0].came_s, killed))
     yield from seconds
@@ -278,7 +279,7 @@ def _claims(outcomes: pl.DataFrame) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
-    full=CapacityPlan((Case(1), Case(2)), SIDES, rounds=2),
+    full=CapacityPlan((Case(1), Case(2)), SIDES, applies=lambda case, side: side != EAGER or case.killed > 1),
     quick=CapacityPlan(
         (Case(2),),
         (LIMITED, STRUCTURED),
@@ -286,9 +287,9 @@ EXPERIMENT = Experiment(
         node_limit=0.5,
         load=Load(200, 6_000),
         batch_s=1.0,
-        kill_after_s=12.0,
-        away_s=6.0,
-        tail_s=8.0,
+        kill_after_s=6.0,
+        away_s=5.0,
+        tail_s=3.0,
     ),
     measure=measure,
     report=report,

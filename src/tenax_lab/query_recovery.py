@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan(Plan[Case]):
-    """Aggregates on `hosts`, each with room for some more; one more node has the source and the parser.
+    """Aggregates on `hosts`, two each, which is all they take; one more node has the source, the parser, and room.
 
     - A node takes tasks for `node_limit` of the time, by what they are measured to cost. Blocking recovery waits for no
       room that is measured, so that it is given the same as `slots`; where there is no limit all sides are.
@@ -56,15 +56,15 @@ class RecoveryPlan(Plan[Case]):
 
     hosts: int = 8
     pool: int = 0
-    slots: int = 3
-    node_limit: float | None = 0.18
+    slots: int = 2
+    node_limit: float | None = 0.115
     load: Load = field(default_factory=lambda: Load(100, 500))
     batch_s: float = 2.0
     checkpoint_s: float = 10.0
     kill_after_s: float = 30.0
-    away_s: float = 8.0
-    gap_s: float = 6.0
-    tail_s: float = 24.0
+    away_s: float = 6.0
+    gap_s: float = 4.0
+    tail_s: float = 14.0
 
     @property
     def nodes(self) -> int:
@@ -295,8 +295,7 @@ EXPERIMENT = Experiment(
     full=RecoveryPlan(
         (Case(TOP, 2), Case(BOTTOM, 2), Case(TOP, 4), Case(BOTTOM, 4), Case(TOP, 8)),
         SIDES,
-        rounds=2,
-        applies=lambda case, side: side != BEST or case.killed <= POOL,
+        applies=lambda case, side: side != BEST or case.killed == POOL,
         pool=POOL,
     ),
     quick=RecoveryPlan(

@@ -50,9 +50,9 @@ class RepeatedPlan(Plan[Case]):
     load: Load = field(default_factory=lambda: Load(200, 1_500))
     batch_s: float = 1.0
     checkpoint_s: float = 10.0
-    kill_after_s: float = 40.0
+    kill_after_s: float = 20.0
     gap_s: float = 6.0
-    tail_s: float = 30.0
+    tail_s: float = 14.0
 
     def faults(self, case: Case) -> tuple[Fault, ...]:
         """The kills."""
@@ -86,7 +86,8 @@ def measure(bench: Bench, plan: RepeatedPlan, trial: Trial[Case]) -> Iterator[Ro
         arrivals.append(Arrivals(recorder, plan.load.rate))
         tapped(recorder, tap, len(faults), plan.tail_s)
 
-    recorder = run(bench, application, plan.settings(trial.side), faults=faults, judged=True, prepare=begin)
+    judged = trial.case == plan.cases[-1]  # where most is lost
+    recorder = run(bench, application, plan.settings(trial.side), faults=faults, judged=judged, prepare=begin)
     yield from latency_rows(recorder, arrivals[0].came_s)
 
 
@@ -117,7 +118,9 @@ def report(plan: RepeatedPlan, frame: pl.DataFrame) -> Findings:
     """The highest latency by the number of losses, and that of every batch."""
     outcomes, batches = frame.filter(what=OUTCOME), frame.filter(what=BATCH)
     typical = outcomes.group_by("failures", "side", maintain_order=True).agg(
-        pl.col("usual_s", "highest_s", "replayed").median(), pl.col("exact").all(), runs=pl.len()
+        pl.col("usual_s", "highest_s", "replayed").median(),
+        exact=pl.when(pl.col("exact").count() > 0).then(pl.col("exact").all()),
+        runs=pl.len(),
     )
     return Findings(
         settings={
@@ -145,7 +148,7 @@ def report(plan: RepeatedPlan, frame: pl.DataFrame) -> Findings:
             f"{plan.gap_s:g} s, because recovery takes seconds here",
             "source replay: no checkpoint is stored, so everything since the first batch is replayed, and again when "
             "the node dies that does so. The paper's replays the tuples that were not acknowledged",
-            f"{value(outcomes, pl.col('exact').sum()):g} of {outcomes.height} runs were exact by the oracle",
+            f"{outcomes['exact'].sum()} of {outcomes['exact'].count()} judged runs were exact by the oracle",
         ),
         panels=tuple(
             Panel(
@@ -186,7 +189,7 @@ def _claims(outcomes: pl.DataFrame) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
-    full=RepeatedPlan((Case(1), Case(2), Case(3)), SIDES, rounds=3),
+    full=RepeatedPlan((Case(1), Case(2), Case(3)), SIDES),
     quick=RepeatedPlan(
         (Case(2),),
         SIDES,

@@ -165,21 +165,21 @@ def test_a_latency_below_a_second_is_taken_unless_tasks_are_known_to_take_longer
 def measured(busy_s: float) -> Measures:
     """Every task is so long busy with a batch, ten of these lie between checkpoints, and out has 900 MB to read."""
     even, state_bytes = (busy_s,) * 6, (0.0,) * 4 + (9e8,) * 2
-    return Measures(Rows((1.0,) * 6, (1.0,) * 6), even, (10,) * 6, state_bytes, restore_s=1e-9, scheduling_s=0.3)
+    return Measures(Rows((1.0,) * 6, (1.0,) * 6), even, (10,) * 6, state_bytes, restore_s=1e-9, rounds=3, level_s=0.1)
 
 
 def test_backups_follow_what_was_measured_and_the_promise_includes_scheduling() -> None:
     plan = planned(topology().build().topology, Protection(recovery_latency="2s"))
     assert plan.retain == ()
-    easy = plan.followed(measured(0.01), plan.retain, detection_s=0.1)
+    easy = plan.followed(measured(0.01), plan.retain, {}, detection_s=0.1)
     assert (easy.backups, easy.promise) == ((), Promise(2.0, 1.1, 0.4))  # the log is read, sums are stepped
     sums, out = ((Task(name, 0), Task(name, 1)) for name in ("sums", "out"))
-    tight = plan.followed(measured(0.05), plan.retain, detection_s=0.1)  # 1.9 s of steps, and 0.4 s beside them
+    tight = plan.followed(measured(0.05), plan.retain, {}, detection_s=0.1)  # 1.9 s of steps, and 0.4 s beside them
     assert (tight.backups, tight.promise) == (sums, Promise(2.0, 1.0, 0.4))
-    late = plan.followed(measured(0.1), sums, detection_s=0.1)
+    late = plan.followed(measured(0.1), sums, {}, detection_s=0.1)
     assert (late.backups, late.promise) == (sums, Promise(2.0, 2.0, 0.4, sums))
     still = planned(topology().build().topology, Protection(recovery_latency="2s", follow_load=1.0))
-    stays = still.followed(measured(0.05), (), detection_s=0.1)
+    stays = still.followed(measured(0.05), (), {}, detection_s=0.1)
     assert (stays.backups, stays.promise) == ((), Promise(2.0, 1.9, 0.4, out))
 
 

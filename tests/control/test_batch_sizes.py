@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tenax.control.batch_sizes import (
@@ -116,6 +117,7 @@ def test_whoever_can_take_one_row_in_an_interval_gets_one_row() -> None:
     assert backlog(Machine(fixed_s=0.1, row_s=100.0), 3)[1:] == [1, 1]
 
 
+@examples(deadline=None)
 @given(
     fixed_s=st.floats(0.01, 2 * LEVEL_S),
     row_s=st.floats(1e-9, 1e-4),
@@ -133,6 +135,7 @@ def test_whatever_part_of_the_time_steps_see_a_full_pass_comes_to_last_as_long_a
     assert 0.9 * for_rows_s(settings, fixed_s) - one_each <= lasts_s <= 1.1 * most_s + one_each
 
 
+@examples(deadline=None)
 @given(fixed_s=st.floats(0.5, 50), row_s=st.floats(1e-9, 1e-4), interval_ms=st.integers(0, 6000))
 def test_however_long_a_busy_machine_takes_for_scheduling_rows_get_a_fair_part(
     fixed_s: float, row_s: float, interval_ms: int

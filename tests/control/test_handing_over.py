@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from dialogues import NODES, SETTINGS, TREE, A, B, C, D, Dialogue, E, goes_on, tree_at
@@ -23,18 +22,18 @@ from tenax.control.state import LogRequest
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.protection import Strategy
-from tenax.model.tasks import Task
+from tenax.model.topology_versions import Target, TopologyVersion
 
 # What goes over to the next coordinator
 
 
 def begun(
-    talk: Dialogue, order: Rescale, nodes: tuple[Node, ...] = NODES, homes: Mapping[Task, str] | None = None
+    talk: Dialogue, order: Rescale, nodes: tuple[Node, ...] = NODES, next_version: Target | None = None
 ) -> Dialogue:
     """The next coordinator; of the same topology, for simplicity."""
     cut = Cut(6, tuple(Version(task, 6, PassId(1, order.passes + 1)) for task in (A, E, B, C, D)))
-    started = handed_over(talk.coordinator.state, order, cut, nodes, {E: 6, D: 6})
-    return Dialogue(TREE, homes, nodes, talk.coordinator.settings, started=started)
+    started = handed_over(talk.coordinator.state, order, cut, nodes, {E: 6, D: 6}, next_version)
+    return Dialogue(TREE, None, nodes, talk.coordinator.settings, started=started)
 
 
 def test_pass_ids_are_not_used_again() -> None:
@@ -43,6 +42,15 @@ def test_pass_ids_are_not_used_again() -> None:
     assert following.live is not None
     assert following.live.pass_id == PassId(1, 5)  # 1.4 names what was re-cut
     assert following.live.first == 7
+
+
+def test_a_run_that_went_back_before_two_versions_goes_over_to_one_after_the_other() -> None:
+    talk = switching()
+    third = Target({"b": 2}, version=TopologyVersion(3, 6, {"a": 1, "e": 1, "b": 2, "c": 1, "d": 1}))
+    following = begun(talk, order_of(talk), next_version=third)
+    assert following.live is None
+    assert order_of(following).target == third
+    assert order_of(following).passes == 4  # 1.4 names what was re-cut for the second
 
 
 def test_batches_that_are_being_logged_belong_to_the_next_version() -> None:

@@ -69,6 +69,18 @@ def test_at_first_all_batches_count_alike_and_later_old_ones_are_forgotten() -> 
     assert after([through(times=3.0)] * 100, load=load).tasks[1].busy_s == pytest.approx(0.6, rel=1e-3)
 
 
+def test_the_first_batch_of_another_version_takes_the_place_of_what_was_expected_of_it() -> None:
+    before = after([through(times=4.0)] * 20)
+    assert (before.batches, before.of_version, before.is_settled) == (20, 20, True)
+    switched = replace(before, of_version=0)
+    assert (switched.is_measured, switched.is_settled) == (True, False)
+    first = after([through()], load=switched)
+    assert (first.batches, first.of_version) == (21, 1)
+    assert first.moving_s == pytest.approx(0.7)
+    assert [task.busy_s for task in first.tasks] == pytest.approx([task.busy_s for task in after([through()]).tasks])
+    assert after([through()] * TRUSTED, load=switched).is_settled
+
+
 def test_a_pass_of_many_batches_counts_as_much_as_they_do_one_by_one() -> None:
     before = after([through()] * 30)
     together = after([through(batches=8, times=2.0)], batches=8, load=before)
@@ -119,6 +131,16 @@ def test_a_backlog_tells_how_fast_rows_came_only_once_it_is_read() -> None:
     assert arrived(first, *behind).rows_per_s is None
     last = BatchesLogged(6, 6, rows=1_000, at_s=11.0, caught_up=True)
     assert arrived(first, *behind, last).rows_per_s == 500  # 5,000 rows in 10 s, though they were read in one
+
+
+def test_what_came_before_a_run_fell_behind_says_nothing_of_what_comes_now() -> None:
+    kept_up = [BatchesLogged(number, number, rows=100, at_s=float(number), caught_up=True) for number in range(1, 4)]
+    behind = [BatchesLogged(number, number, rows=100, at_s=float(number)) for number in range(4, 9)]
+    arrival = arrived(*kept_up, *behind)
+    assert (arrival.rows_per_s, arrival.known_since(2.0), arrival.known_since(4.0)) == (100, 100, None)
+    again = arrived(*kept_up, *behind, BatchesLogged(9, 9, rows=100, at_s=9.0, caught_up=True))
+    assert again.known_since(4.0) == again.rows_per_s
+    assert Arrival().known_since(0.0) is None
 
 
 def test_a_run_that_never_catches_up_knows_no_rate_and_no_cost() -> None:

@@ -36,6 +36,7 @@ from tenax.control.recovery.failures import JobFailed
 from tenax.control.versions import Cut, PassId
 from tenax.model.cluster import Node
 from tenax.model.tasks import Task
+from tenax.planning.node_losses import NodeLoss
 from tenax.planning.promises import Promise
 
 A, B, C = Task("a", 0), Task("b", 0), Task("c", 1)
@@ -63,6 +64,10 @@ SENTENCES: dict[Happening, str | None] = {
         Promise(1.0, 1.25, 0.5, (B, C))
     ): "a lost task is NOT back within 1 s but within 1.75 s, because of "
     "b[0], c[1]: 1.25 s of steps and 0.5 s of scheduling, as measured",
+    PromiseMeasured(
+        Promise(2.0, 1.25, 0.5, losses=(NodeLoss("x-1", 1.0, 0.5), NodeLoss("x-2", 2.0, 0.75)))
+    ): "a lost task is back within 1.75 s of 2 s allowed: 1.25 s of steps and 0.5 s of scheduling, as measured; all "
+    "tasks of a lost node within 2.75 s, which is too late for 1 of 2 nodes",
     StopRequested(): "the run is to end: asked to",
     EpochLost(7): "a newer driver, of epoch 7, owns the store",
     RequestNodes(total=6, count=2): "2 more nodes asked for",

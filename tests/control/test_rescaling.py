@@ -7,6 +7,7 @@ import pytest
 from dialogues import HOMES, NODES, SETTINGS, TREE, A, B, C, D, Dialogue, E, tree_at
 from rescales import PUBLISH, TARGET, asked, comes_to_store, live, order_of, stage, stored, storing, switching
 
+from tenax.control.copies import Copy
 from tenax.control.events import (
     CheckpointFailed,
     EpochLost,
@@ -103,6 +104,11 @@ def test_nodes_are_asked_for_before_anything_pauses() -> None:
     assert talk.gains(Node("n7")) == ["postponed: 8 nodes are wanted, and 7 are there"]
     assert talk.gains(Node("n8")) == []
     assert stage(talk) is Stage.PAUSED
+
+
+def test_the_pool_comes_on_top_of_the_nodes_that_are_wanted() -> None:
+    talk = tree_at(4, settings=SETTINGS.but(pool=1))
+    assert talk.tell(RescaleAsked(Target({"b": 3}, nodes=8)))[-1] == "request 3 nodes"
 
 
 def test_nodes_that_do_not_come_are_not_waited_for_for_ever() -> None:
@@ -211,10 +217,31 @@ def test_nodes_lost_while_it_switches_are_known_to_the_version_that_goes_on() ->
 
 
 def test_all_tasks_that_go_back_to_a_checkpoint_put_a_rescale_off() -> None:
-    talk = asked(settings=SETTINGS.but(checkpoint_every=2, max_attempts=1))
+    talk = asked(6, settings=SETTINGS.but(checkpoint_every=4, max_attempts=1))
     assert stage(talk) is Stage.PAUSED
     said = talk.fails_live()
-    assert said[0].startswith("roll back to 4")
+    assert said[0].startswith("roll back to 4: batches 7 to 8 did not pass")
+    assert "postponed: tasks are missing" in said
+    assert stage(talk) is Stage.WAITING
+    comes_to_store(talk)
+    assert talk.store is not None
+    assert {version.batch for version in talk.store.cut.points} == {talk.coordinator.state.finished}
+
+
+def test_replicas_that_lag_begin_again_from_the_checkpoint_of_all() -> None:
+    # what they would ask for is trimmed behind it
+    talk = asked()
+    tasks = list(talk.coordinator.state.tasks)
+    behind = Copy("n6", Version(C, 0, NO_PASS), stored=True)
+    tasks[3] = replace(tasks[3], replica=behind)
+    placement = replace(talk.coordinator.state.placement, replicated=frozenset({C}))
+    talk.coordinator._state = replace(talk.coordinator.state, tasks=tuple(tasks), placement=placement)
+    talk.finishes_live()
+    talk.publishes()
+    assert [task.replica for task in talk.coordinator.state.tasks] == [None] * 5
+    talk.stores()
+    replicas = [task.replica for task in talk.coordinator.state.tasks if task.replica is not None]
+    assert [replica.head for replica in replicas] == [talk.coordinator.state.newest.points[3]]
 
 
 # Failures

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tenax.engine.driver.nodes import Nodes
 from tenax.engine.session import NodeInfo
+from tenax.errors import ClusterFailed
 from tenax.model.cluster import Node
 from tenax.model.settings import ClusterSettings
 
@@ -62,6 +65,17 @@ def test_a_new_executor_that_says_the_name_of_a_known_node_takes_nothing_from_it
     assert nodes.live == {"a": NodeInfo("first", "host")}
     executors.names["second"] = "b"
     assert [node.name for node in nodes.register(nodes.unregistered())] == ["b"]
+
+
+def test_a_job_for_a_node_that_was_lost_says_which(tmp_path: Path) -> None:
+    executors = Executors(first="a", second="b")
+    nodes = Nodes(executors, executors, tmp_path, CLUSTER)  # type: ignore[arg-type]  # all that they need of both
+    nodes.register(nodes.unregistered())
+    del executors.names["second"]
+    assert nodes.lost() == ("b",)
+    assert nodes.info(["a"]) == (NodeInfo("first", "host"),)
+    with pytest.raises(ClusterFailed, match="found b lost"):
+        nodes.info(["a", "b"])
 
 
 class Dying(Executors):

@@ -90,6 +90,13 @@ def scenario(inputs: Path, backlog: int = 0) -> Scenario:
     return Scenario(Query(MEANS, 10), inputs, SHAPE, backlog, 4, 2, 0.01, 6.3, 5.0, 5.0)
 
 
+def test_a_case_has_as_many_rounds_as_moments_of_its_kills() -> None:
+    plan = replace(failover.EXPERIMENT.full, cases=(SMALL, replace(LARGE, kills_after_s=(1.0, 2.0))), rounds=2)
+    rounds = [(trial.case.state, trial.round) for trial in plan.trials() if trial.side == "blocking"]
+    assert rounds == [("small", 1), ("large", 1), ("large", 2)]
+    assert failover.EXPERIMENT.full.rounds == max(len(case.kills_after_s) for case in failover.EXPERIMENT.full.cases)
+
+
 def test_silence_ends_with_the_first_output_that_holds_something_new() -> None:
     assert RUN.silence_s(whole=False) == pytest.approx(1.3)
     assert RUN.silence_s(whole=True) == pytest.approx(3.3)

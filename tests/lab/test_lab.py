@@ -98,6 +98,7 @@ def test_trials_share_a_cluster_until_one_asks_for_another(tmp_path: Path, monke
     for cluster in (
         ClusterSettings(4),
         ClusterSettings(4, standby_nodes=2, standby_slots=3),  # what nodes may hold is not the cluster's
+        ClusterSettings(4, node_limit=0.1),
         ClusterSettings(4, heartbeat="60s"),
         ClusterSettings(2, heartbeat="60s"),
     ):

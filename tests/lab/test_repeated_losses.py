@@ -18,7 +18,7 @@ from tenax_lab.runs import SELDOM
 
 def test_the_same_task_is_hit_again_and_again() -> None:
     faults = EXPERIMENT.full.faults(Case(3))
-    assert [str(fault) for fault in faults] == ["--kill o0[0]@40s", "--kill o0[0]@46s", "--kill o0[0]@52s"]
+    assert [str(fault) for fault in faults] == ["--kill o0[0]@20s", "--kill o0[0]@26s", "--kill o0[0]@32s"]
 
 
 def test_source_replay_stores_no_checkpoint_and_is_else_the_same() -> None:

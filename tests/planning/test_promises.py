@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import topologies
@@ -12,6 +14,7 @@ from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Topology
 from tenax.planning.backups import check_backups
 from tenax.planning.backups.problem import LEAST_LATENCY_S
+from tenax.planning.node_losses import NodeLoss
 from tenax.planning.promises import followed, promised
 
 
@@ -51,6 +54,30 @@ def test_more_are_planned_when_the_bound_is_broken_and_scheduling_is_part_of_it(
     assert follow(graph, (), 3.0) == ()
     assert len(follow(graph, (), 3.0, 0.5)) == 1
     assert follow(graph, (), 1.6, 0.5) == (B, C)
+
+
+def slowest(*seconds: float) -> Callable[[Collection[Task]], tuple[NodeLoss, ...]]:
+    """Losses of one node that take so long, by the number of backups."""
+    return lambda backups: (NodeLoss("n", seconds[len(tuple(backups))], 0.0),)
+
+
+def followed_by_nodes(present: tuple[Task, ...], losses: Callable[[Collection[Task]], tuple[NodeLoss, ...]]) -> int:
+    """How many backups there are of a line of three seconds, in which a single task is back within 3 s of 3.5."""
+    graph = line(0.0, 1.0, 1.0, 1.0)
+    return len(followed(graph, present, 3.5, 0.0, margin=0.1, time_limit_s=5.0, losses=losses))
+
+
+def test_more_are_planned_until_the_loss_of_every_node_is_in_time() -> None:
+    assert followed_by_nodes((), slowest(3.4, 3.0, 2.0)) == 0
+    assert followed_by_nodes((), slowest(4.0, 3.0, 2.0)) == 1
+    assert followed_by_nodes((), slowest(4.0, 3.4, 2.0)) == 2  # 3.4 s would do, but hardly
+    assert followed_by_nodes((B,), slowest(4.0, 3.4, 2.0)) == 1  # what is there and enough stays
+
+
+def test_where_no_backups_bring_a_node_back_in_time_only_those_that_help_are_kept() -> None:
+    assert followed_by_nodes((), slowest(9.0, 9.0, 8.9)) == 0
+    assert followed_by_nodes((), slowest(9.0, 6.0, 5.9)) == 2
+    assert followed_by_nodes((B,), slowest(9.0, 6.0, 5.9)) == 1
 
 
 def test_fewer_are_kept_only_if_they_leave_a_margin() -> None:

@@ -11,6 +11,7 @@ from tenax.control import rescaling as control
 from tenax.control.coordinator import Coordinator
 from tenax.control.events import Started
 from tenax.control.instructions import Decided, Rescale
+from tenax.control.recovery import outages
 from tenax.control.run import Run
 from tenax.control.state import Rescaling, RunState
 from tenax.control.versions import Cut, PassId, Version
@@ -47,7 +48,7 @@ def test_results_by_key_are_those_of_a_run_that_never_rescaled(first: int) -> No
     assert sum(run.tentative for run in runs) > 0
 
 
-@pytest.mark.parametrize("seed", [])
+@pytest.mark.parametrize("seed", [1584, 1754, 1945, 4185])  # others are among those above
 def test_runs_that_once_failed_hold(seed: int) -> None:
     assert rescaled(seed).batches > 0
 
@@ -70,7 +71,7 @@ def test_everything_that_can_befall_a_rescale_does() -> None:
             seen.add("passed a boundary again" if "next_version=Target(" in line else "")
             seen.add("re-cut" if "passes=0" not in line else "")
 
-    for seed in range(60):
+    for seed in range(30):
         simulate(seed, look, Shape.RESCALED)
     assert len(seen - {""}) == 5
 
@@ -288,26 +289,8 @@ def versions_begin_amid_results_that_are_committed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(control, "_hindrance", hindrance)
 
 
-def a_run_that_went_back_stays_paused(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = control.rescale
-
-    def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
-        if control.is_paused(state):
-            return control._go_on(state) if not control.is_switching(state) else (state, None)
-        return real(run, state)
-
-    steps = tuple(rescale if step is real else step for step in decisions._STEPS)
-    monkeypatch.setattr(decisions, "_STEPS", steps)
-
-
 def losses_do_not_put_a_rescale_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    a_run_that_went_back_stays_paused(monkeypatch)
-    monkeypatch.setattr(control, "put_off", lambda state: state)
-    monkeypatch.setattr("tenax.control.recovery.outages.put_off", lambda state: state)
-
-
-def replicas_that_lag_stay_beside_a_checkpoint_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_without_lagging", lambda task: task)
+    monkeypatch.setattr(outages, "put_off", lambda state: state)
 
 
 def what_waits_is_forgotten_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,21 +308,19 @@ def versions_are_recorded_without_a_fence(monkeypatch: pytest.MonkeyPatch) -> No
 
 MISTAKES: tuple[tuple[Mistake, tuple[int, ...]], ...] = (
     (passes_are_counted_anew, ()),
-    (outages_are_counted_anew, ()),
-    (nodes_that_are_gone_are_forgotten, ()),
+    (outages_are_counted_anew, (97,)),
+    (nodes_that_are_gone_are_forgotten, (4185,)),
     (batches_that_are_being_logged_are_forgotten, ()),
-    (a_version_is_passed_over, ()),
+    (a_version_is_passed_over, (550,)),
     (the_boundary_is_forgotten_on_the_way_back, ()),
     (groups_are_lost_in_a_re_cut, ()),
-    (results_wait_for_the_next_version, ()),
-    (passes_begin_while_a_run_pauses, ()),
+    (results_wait_for_the_next_version, (24,)),
+    (passes_begin_while_a_run_pauses, (24,)),
     (not_all_tasks_are_stored_before_a_switch, ()),
-    (versions_begin_amid_results_that_are_committed, ()),
-    (a_run_that_went_back_stays_paused, ()),
-    (losses_do_not_put_a_rescale_off, ()),
-    (replicas_that_lag_stay_beside_a_checkpoint_of_all, ()),
-    (what_waits_is_forgotten_at_the_end, ()),
-    (versions_are_recorded_without_a_fence, ()),
+    (versions_begin_amid_results_that_are_committed, (48,)),
+    (losses_do_not_put_a_rescale_off, (10,)),
+    (what_waits_is_forgotten_at_the_end, (16,)),
+    (versions_are_recorded_without_a_fence, (323,)),
 )
 
 

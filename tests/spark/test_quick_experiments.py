@@ -32,6 +32,7 @@ def quick(name: str, out: Path, session: Session | None) -> Result:
         "recovery-delay",
         "recovery-bound",
         "repeated-losses",
+        pytest.param("lost-capacity", marks=pytest.mark.long),  # the other side takes two minutes
         "adaptive-batches",
     ],
 )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -19,11 +19,14 @@ from spark.runs import committed
 
 from tenax.connectors.generators import Pace
 from tenax.connectors.workloads import elements
+from tenax.engine.session import Session
 from tenax.engine.virtual_machine import own_spark_home
+from tenax.model.settings import ClusterSettings
 
 ROWS = 6_000
 DEADLINE_S = 240.0
 POLL_S = 0.1
+SOME_S = 6.0
 LOOPBACK = "127.0.0.1"
 COMMAND = Path(sysconfig.get_path("scripts")) / "tenax"
 
@@ -64,23 +67,41 @@ def started(command: list[str], environment: Mapping[str, str], log: Path) -> It
         process.wait()
 
 
-@contextlib.contextmanager
-def standalone(folder: Path, workers: int) -> Iterator[str]:
-    """A master and its workers on loopback; the address of the master."""
-    home = own_spark_home(folder)
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
-    command = [str(home / "bin" / "spark-class")]
-    with contextlib.ExitStack() as stack:
-        port = free_port()
-        master = [*command, "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(port)]
-        stack.enter_context(started([*master, "--webui-port", "0"], environment, folder / "master.log"))
+class Standalone:
+    """A master on loopback and its workers, which end with the stack."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        home, port = own_spark_home(folder), free_port()
+        self._folder, self._stack, self._workers = folder, stack, 0
+        of_spark = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+        self._environment = {**os.environ, **of_spark}
+        self._command = [str(home / "bin" / "spark-class")]
+        self.address = f"spark://{LOOPBACK}:{port}"
+        master = "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(port)
+        self._start([*master, "--webui-port", "0"], "master")
         wait_for_port(port, folder / "master.log")
-        address = f"spark://{LOOPBACK}:{port}"
-        for number in range(workers):
-            worker = [*command, "org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--webui-port", "0"]
-            own = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}"), address]
-            stack.enter_context(started([*worker, *own], environment, folder / f"worker-{number}.log"))
-        yield address
+
+    def add_worker(self) -> None:
+        """One more, with room for one executor."""
+        name = f"worker-{self._workers}"
+        self._workers += 1
+        worker = "org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--webui-port", "0"
+        own = "--cores", "2", "--memory", "1g", "--work-dir", str(self._folder / name), self.address
+        self._start([*worker, *own], name)
+
+    def _start(self, arguments: list[str], name: str) -> None:
+        command = [*self._command, *arguments]
+        self._stack.enter_context(started(command, self._environment, self._folder / f"{name}.log"))
+
+
+@contextlib.contextmanager
+def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
+    """A master and so many workers."""
+    with contextlib.ExitStack() as stack:
+        cluster = Standalone(folder, stack)
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
 
 
 def free_port() -> int:
@@ -105,8 +126,17 @@ def test_an_application_with_a_module_of_its_own_runs_on_a_standalone_master(tmp
     (application.parent / "helper.py").write_text(HELPER)
     environment = {name: value for name, value in os.environ.items() if name not in {"SPARK_HOME", "PYTHONPATH"}}
     run = [str(COMMAND), "run", str(application), f"rows={ROWS}", f"folder={out}"]
-    with standalone(tmp_path, workers=2) as address:
-        settings = ["--store", str(tmp_path / "store"), "--max-rows", "1500", "--nodes", "2", "--master", address]
+    with standalone(tmp_path, workers=2) as cluster:
+        settings = [
+            "--store",
+            str(tmp_path / "store"),
+            "--max-rows",
+            "1500",
+            "--nodes",
+            "2",
+            "--master",
+            cluster.address,
+        ]
         with started([*run, *settings], environment, tmp_path / "run.log") as process:
             assert process.wait(DEADLINE_S) == 0, (tmp_path / "run.log").read_text()
 
@@ -114,3 +144,30 @@ def test_an_application_with_a_module_of_its_own_runs_on_a_standalone_master(tmp
     rows = given.with_columns((pl.col("sequence") % 5).alias("key"))
     expected = {"means": windowed(rows, ["key"], SECOND_US, SECOND_US, pl.col("value").mean())}
     assert_equal({"means": committed(out)}, expected, {"means": ["key"]})
+
+
+def test_a_standalone_master_gives_the_nodes_that_are_asked_for_and_no_others(tmp_path: Path) -> None:
+    with standalone(tmp_path, workers=1) as cluster:
+        session = Session(tmp_path / "session", ClusterSettings(nodes=1, max_nodes=3, master=cluster.address))
+        try:
+            session.limit_nodes(1)
+            cluster.add_worker()
+            session.request_nodes(2)
+            time.sleep(SOME_S)  # in which an executor comes
+            assert len(session.live_nodes()) == 1
+            session.limit_nodes(3)
+            awaited(lambda: len(session.live_nodes()) == 2)
+            cluster.add_worker()  # a worker that comes is not taken before it is asked for
+            time.sleep(SOME_S)
+            assert len(session.live_nodes()) == 2
+            session.request_nodes(3)
+            awaited(lambda: len(session.live_nodes()) == 3)
+        finally:
+            session.stop()
+
+
+def awaited(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(POLL_S)

@@ -131,7 +131,7 @@ def test_a_damaged_segment_of_the_newest_checkpoint_is_named_and_the_one_before_
 def test_a_store_of_another_topology_is_refused_with_the_difference(cluster: Session, tmp_path: Path) -> None:
     Driver(small_tree(tmp_path / "out"), tmp_path / "store", BATCH, Watcher(), cluster)
     other = small_tree(tmp_path / "out", sources=4)
-    difference = "operator 'o1': parallelism was 1, is 2"
+    difference = "operator 'sources': parallelism was 2, is 4"
     with pytest.raises(UnsuitableStore, match=difference) as refused:
         Driver(other, tmp_path / "store", BATCH, Watcher(), cluster)
     assert "\n" not in str(refused.value)

@@ -61,12 +61,12 @@ def _observation(run: Run, state: RunState, rows: int, at_s: float) -> Observati
         tuple(task.busy_s for task in load.tasks) if whole else (0.0,) * len(run.graph),
         load.rows,
         rows / (at_s - begun_s) if at_s > begun_s else 0.0,
-        load.arrival.rows_per_s,
+        load.arrival.known_since(begun_s),
         backlog=float(state.logs.logged - state.finished),
         fixed_s=load.fixed_s,
         moving_s=load.moving_s,
         steady=state.outage is None and state.rescaling is None and not state.placement.moving,
-        measured=whole and load.is_measured,
+        measured=whole and load.is_settled,
     )
 
 

@@ -172,11 +172,16 @@ class PlanReplicas:
 
 @dataclass(frozen=True, slots=True)
 class PlanBackups:
-    """Find who should retain outputs, by what was measured up to this batch. Answer: BackupsPlanned, PlanningFailed."""
+    """Find who should retain outputs, by what was measured up to this batch. Answer: BackupsPlanned, PlanningFailed.
+
+    Tasks have their primaries at their `homes`; those that are `covered` have a replica elsewhere.
+    """
 
     batch: int
     measures: Measures
     backups: frozenset[Task]
+    homes: Mapping[Task, str]
+    covered: frozenset[Task] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

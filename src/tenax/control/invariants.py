@@ -33,7 +33,7 @@ def broken(run: Run, state: RunState) -> list[Claim]:
     """The claims that do not hold. O(tasks)."""
     if state.phase is Phase.WAITING or not state.tasks:
         return []
-    claims = (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state), *_of_rescaling(state))
+    claims = (*_of_tasks(run, state), *_of_passes(state), *_of_store(run, state), *_of_rescaling(run, state))
     return [claim for claim in claims if not claim.holds]
 
 
@@ -140,12 +140,14 @@ def _of_trim(state: RunState, trim: Trim, oldest: int, batches: Sequence[int]) -
     yield "what is unpublished is not trimmed", trim.source_log_before <= state.final + 1
 
 
-def _of_rescaling(state: RunState) -> Iterator[Claim]:
+def _of_rescaling(run: Run, state: RunState) -> Iterator[Claim]:
     known, last = state.rescaling, last_batch(state)
     if known is None:
         return
     if known.stage is not Stage.WAITING:
         yield Claim("a paused run begins nothing", state.passes.begun == known.begun)
+    if known.stage is Stage.PAUSED:
+        yield Claim("a paused run has all its tasks", state.outage is None and standing(run, state).healthy)
     if known.stage is Stage.SWITCHING:
         working = state.passes.running or state.checkpoints.uploads or state.logs.unpublished
         yield Claim("nothing runs while a rescale switches", not working)

@@ -49,6 +49,13 @@ class Arrival:
     since_s: float | None = None
     rows: int = 0
 
+    def known_since(self, begun_s: float) -> float | None:
+        """How fast rows come, if at any time since then no source had more; None of a run that was behind throughout.
+
+        What was known before it fell behind says nothing of what comes now.
+        """
+        return None if self.since_s is None or self.since_s < begun_s else self.rows_per_s
+
     def logged(self, event: BatchesLogged, memory_s: float) -> Arrival:
         """After batches were logged."""
         if event.ended:
@@ -71,7 +78,8 @@ class Arrival:
 class Load:
     """What a run has measured of itself.
 
-    - `tasks` has one entry per task, in task order; none before the first measured pass. `batches` were measured.
+    - `tasks` has one entry per task, in task order; none before the first measured pass. `batches` were measured, so
+      many of them with the present version of the topology (`of_version`): what was expected of it goes with the first.
     - `rows` are read from the sources in a batch.
     - A pass took `pass_s`: `fixed_s` for each of its `levels` (scheduling), and `moving_s` for each of its batches, in
       which the slowest node of each level was busy.
@@ -91,11 +99,17 @@ class Load:
     interval: int = 0
     arrival: Arrival = field(default_factory=Arrival)
     left_out: int = LEFT_OUT
+    of_version: int = 0
 
     @property
     def is_measured(self) -> bool:
         """Whether enough batches were measured to decide by them."""
         return self.batches >= TRUSTED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether enough batches were measured with the present version of the topology."""
+        return self.of_version >= TRUSTED
 
     def busy_s(self, interval_s: float) -> tuple[float, ...] | None:
         """How long every task is busy in a batch interval at the rate at which rows come; None if that is not known."""
@@ -147,7 +161,7 @@ class Skew:
     ratio: float
 
 
-_NUMBERS = ("batches", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s", "interval")
+_NUMBERS = ("batches", "of_version", "rows", "pass_s", "fixed_s", "moving_s", "levels", "restore_s", "interval")
 _TASK_NUMBERS = tuple(each.name for each in fields(TaskLoad))
 
 
@@ -162,7 +176,7 @@ def measured(load: Load, graph: TaskGraph, homes: Sequence[str | None], event: P
     }
     if len(primaries) < len(graph):
         return load
-    weight = max(_weight(batches, MEMORY), batches / (load.batches + batches))
+    weight = max(_weight(batches, MEMORY), batches / (load.of_version + batches))
     before = load.tasks or (TaskLoad(),) * len(graph)
     tasks = tuple(_task(before[number], primaries[number], batches, weight) for number in range(len(graph)))
     sources = [number for number in range(len(graph)) if not graph.streams[graph.operator_of[number]]]
@@ -173,6 +187,7 @@ def measured(load: Load, graph: TaskGraph, homes: Sequence[str | None], event: P
         load,
         tasks=tasks,
         batches=load.batches + batches,
+        of_version=load.of_version + batches,
         rows=mixed(load.rows, rows, weight),
         pass_s=mixed(load.pass_s, event.seconds, weight),
         fixed_s=mixed(load.fixed_s, fixed_s, weight),

@@ -247,7 +247,11 @@ def _why(target: Target) -> str:
 def promise_words(promise: Promise) -> str:
     """How soon a lost task is back, as measured."""
     parts = f"{promise.steps_s:.3g} s of steps and {promise.scheduling_s:.3g} s of scheduling, as measured"
-    if promise.holds:
+    slowest, late = promise.slowest, len(promise.late_nodes)
+    if slowest is not None:
+        within = f"all tasks of a lost node within {slowest.total_s:.3g} s"
+        parts += f"; {within}" + f", which is too late for {late} of {len(promise.losses)} nodes" * bool(late)
+    if not promise.broken_by:
         return f"a lost task is back within {promise.total_s:.3g} s of {promise.bound_s:g} s allowed: {parts}"
     return (
         f"a lost task is NOT back within {promise.bound_s:g} s but within {promise.total_s:.3g} s, because of "

@@ -103,7 +103,7 @@ def rescale_failed(run: Run, state: RunState, event: RescaleFailed) -> Learned:
 
 
 def put_off(state: RunState) -> RunState:
-    """Nodes are lost: what has not been recorded waits until all are back."""
+    """Nodes are lost, or all went back to a checkpoint: what is not being recorded waits until all tasks are back."""
     known = state.rescaling
     if known is None or known.stage is not Stage.PAUSED:
         return state
@@ -154,8 +154,6 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
         if known.target.version is not None:
             return replace(state, rescaling=replace(known, stage=Stage.WAITING)), None
         return replace(state, rescaling=None), RescaleGivenUp(known.target, "the run is ending")
-    if known.stage is Stage.PAUSED and _is_ill(run, state):  # a pass kept failing, and all went back
-        state, known = put_off(state), replace(known, stage=Stage.WAITING)
     if known.stage is Stage.WAITING:
         state, following = _begin(run, state, known)
         if following is not None or not is_paused(state):
@@ -165,7 +163,7 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
 
 def _begin(run: Run, state: RunState, known: Rescaling) -> tuple[RunState, Decided | None]:
     """Pause the run, if nothing stands in the way."""
-    request = _nodes_wanted(state, known)
+    request = _nodes_wanted(run, state, known)
     if request is not None:
         return replace(state, placement=replace(state.placement, requested=request.total)), request
     reason = _hindrance(run, state, known)
@@ -189,7 +187,7 @@ def _hindrance(run: Run, state: RunState, known: Rescaling) -> str | None:
         return ill
     if state.placement.moving:
         return "tasks are moving to other nodes"
-    wanted, there = known.target.nodes or 0, len(state.nodes)
+    wanted, there = _wanted(run, known), len(state.nodes)
     if there < wanted and version is None and not _is_out_of_patience(state, known):
         return f"{wanted} nodes are wanted, and {there} are there"
     return None
@@ -220,9 +218,14 @@ def _is_out_of_patience(state: RunState, known: Rescaling) -> bool:
     return known.asked_s is not None and state.checkpoints.seen_s >= known.asked_s + NODES_PATIENCE_S
 
 
-def _nodes_wanted(state: RunState, known: Rescaling) -> RequestNodes | None:
+def _wanted(run: Run, known: Rescaling) -> int:
+    """How many nodes there are to be, with those of the pool; 0 if that is to stay as it is."""
+    return known.target.nodes + run.settings.cluster.pool if known.target.nodes else 0
+
+
+def _nodes_wanted(run: Run, state: RunState, known: Rescaling) -> RequestNodes | None:
     """Nodes are asked for before anything pauses, each number once."""
-    wanted = known.target.nodes or 0
+    wanted = _wanted(run, known)
     if not state.nodes or wanted <= max(len(state.nodes), state.placement.requested):
         return None
     return RequestNodes(wanted - len(state.nodes), wanted)

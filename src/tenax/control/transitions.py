@@ -121,7 +121,8 @@ def _started(run: Run, state: RunState, event: Started) -> Learned:
         passes=replace(state.passes, finished=checkpoint.newest_batch, begun=event.passes),
         checkpoints=replace(state.checkpoints, kept=(checkpoint,)),
         placement=replace(state.placement, replicated=run.replicas),
-        promises=replace(state.promises, retained_by=run.retain),
+        # what an earlier driver has measured is known at once, and counts before what is only reckoned
+        promises=replace(state.promises, retained_by=run.retain, due=promises.is_asked(run) and event.load is not None),
         failures=replace(state.failures, gone=event.gone, outages=event.outages),
         load=event.load or state.load,
         sizes=event.sizes or state.sizes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from tenax.model.topology import suggestion
 from tenax.planning.backups import plan_backups
 from tenax.planning.fidelity import fidelity
 from tenax.planning.measured import Measures, with_measures
+from tenax.planning.node_losses import NodeLoss, Rounds, node_losses
 from tenax.planning.promises import Promise, followed, promised
 from tenax.planning.rates import Rows, with_rates
 from tenax.planning.replicas import plan_replicas
@@ -103,17 +104,31 @@ class Protected:
         graph, replicas = TaskGraph(measured), _replicas(measured, self.protection)
         return Replanned(replicas, _kept(graph, present), _kept(graph, replicas))
 
-    def followed(self, measures: Measures, present: Collection[Task], *, detection_s: float) -> Followed:
+    def followed(
+        self,
+        measures: Measures,
+        present: Collection[Task],
+        homes: Mapping[Task, str],
+        covered: Collection[Task] = (),
+        *,
+        detection_s: float,
+    ) -> Followed:
         """The backups by what was measured, or the present ones if these shall stay; a loss is known in detection_s."""
         bound_s = self.protection.recovery_latency_s
         assert bound_s is not None, "only a latency that was asked for is promised"
         graph = TaskGraph(with_measures(with_safe_sources(self.topology), measures))
         scheduling_s, backups = measures.scheduling_s + detection_s, _retaining(graph, present)
+        of_numbers = {graph.number(task): home for task, home in homes.items()}
+        rounds = Rounds(measures.rounds, measures.level_s, detection_s)
+
+        def losses(retained: Collection[Task]) -> tuple[NodeLoss, ...]:
+            return node_losses(graph, of_numbers, graph.mask(covered), graph.mask(retained), rounds)
+
         if self.protection.backups_follow:
             margin = self.protection.follow_load
-            backups = followed(graph, backups, bound_s, scheduling_s, margin, PLANNING_LIMIT_S)
+            backups = followed(graph, backups, bound_s, scheduling_s, margin, PLANNING_LIMIT_S, losses)
         backups = _retaining(graph, backups)
-        return Followed(backups, promised(graph, backups, bound_s, scheduling_s))
+        return Followed(backups, replace(promised(graph, backups, bound_s, scheduling_s), losses=losses(backups)))
 
 
 def planned(topology: model.Topology, asked: Protection) -> Protected:

@@ -121,7 +121,7 @@ class Protection:
     recovery_latency: Span | None = option(
         time(),
         None,
-        "Plan the fewest backups so that a single lost task is back within it.",
+        "Plan the fewest backups so that lost tasks are back within it, singly and with their node.",
         details="Reckoned with a second per task at first, see `tenax plan backups`; then with what is measured: every "
         "`measure_every` batches backups are planned anew, and the run says when it cannot be kept, and by whom.",
         example="5s",

@@ -21,7 +21,7 @@ class Measures:
     - `rows` are taken in and given out in a second.
     - A task is `busy_s` in a batch, and steps through `batches` if it is lost just before its next checkpoint.
     - Its state has `state_bytes`; to read a byte from the store takes `restore_s`, 0 as long as none was read.
-    - What recovery takes beside steps is `scheduling_s`.
+    - To step through that much takes so many `rounds`; each of the `levels` of one costs `level_s` beside steps.
     """
 
     rows: Rows
@@ -29,7 +29,14 @@ class Measures:
     batches: tuple[int, ...]
     state_bytes: tuple[float, ...]
     restore_s: float = 0.0
-    scheduling_s: float = 0.0
+    rounds: int = 1
+    levels: int = 1
+    level_s: float = 0.0
+
+    @property
+    def scheduling_s(self) -> float:
+        """What recovery takes beside steps, where all levels step."""
+        return self.rounds * self.levels * self.level_s
 
 
 def with_measures(topology: Topology, measures: Measures) -> Topology:

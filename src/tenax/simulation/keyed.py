@@ -201,8 +201,12 @@ def moved(random: Random, before: Table, tasks: int) -> Table:
     if kind < 0.6:
         return tuple(random.randrange(tasks) for _ in before)
     most = -(-KEY_GROUPS // tasks)
-    table: list[int] = []
-    for owner in before:
-        stays = owner < tasks and table.count(owner) < most
-        table.append(owner if stays else min(range(tasks), key=table.count))
+    kept = [[group for group in range(KEY_GROUPS) if before[group] == task][:most] for task in range(tasks)]
+    table = [-1] * KEY_GROUPS
+    for task, groups in enumerate(kept):
+        for group in groups:
+            table[group] = task
+    for group, owner in enumerate(table):
+        if owner < 0:
+            table[group] = min(range(tasks), key=table.count)
     return tuple(table)

@@ -18,7 +18,7 @@ def shared_load(load: Load, before: Application, now: Application) -> Load:
     """
     old, new = TaskGraph(before.topology), TaskGraph(now.topology)
     if len(load.tasks) != len(old):
-        return replace(load, tasks=(), batches=0)
+        return replace(load, tasks=(), batches=0, of_version=0)
     first = {operator.name: int(old.first[number]) for number, operator in enumerate(old.operators)}
     tasks: list[TaskLoad] = []
     for operator in new.operators:
@@ -29,7 +29,7 @@ def shared_load(load: Load, before: Application, now: Application) -> Load:
         else:
             tables = table_of(before, operator.name), table_of(now, operator.name)
             tasks += _shared(own, *tables, operator.parallelism)
-    return replace(load, tasks=tuple(tasks))
+    return replace(load, tasks=tuple(tasks), of_version=0)
 
 
 def _shared(own: tuple[TaskLoad, ...], before: tuple[int, ...], now: tuple[int, ...], tasks: int) -> list[TaskLoad]:

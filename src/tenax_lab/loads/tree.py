@@ -1,4 +1,4 @@
-"""The tree of merges that Su, Zhou 2016 fail and measure (their Figure 6): windows over windows, or smoothed levels.
+"""The tree of merges that Su, Zhou 2016 fail and measure (their Figure 6), of windows over windows.
 
 sources (16) --> o1 (8) --> o2 (4) --> o3 (2) --> o4 (1) --> results (1)
 """
@@ -9,19 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tenax.application.application import Application
 from tenax.application.schemas import with_schemas
-from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import parquet
 from tenax.connectors.source import Limits, NothingNew, Planned, Source
 from tenax.connectors.workloads import elements
 from tenax.errors import InvalidSource
-from tenax.model.graph import Floats, TaskGraph
-from tenax.model.topology import Input, Operator, Output, Partitioning, PerTask, Topology
-from tenax.operators.computation import Computation, State, StepInput, StepOutput
+from tenax.model.topology import Input, Operator, Output, Partitioning, Topology
+from tenax.operators.computation import Computation
 from tenax.operators.event_time import WINDOW_END
 from tenax.operators.stateless import Stateless
 from tenax.operators.windows import windows
@@ -32,16 +29,13 @@ WIDTHS = (16, 8, 4, 2, 1)  # of the sources and of the merges above them
 SLIDE = "1s"
 SELECTIVITY = 0.5
 MAX_ROWS = 1 << 30  # a batch is a span of time, however many rows it has
-KEPT = 0.8  # of a smoothed level, from batch to batch
-BLOCK = 250  # resamples that are drawn together, so that they fit into a processor's cache
 SHAPE = f"{' > '.join(map(str, WIDTHS))} merges"
 
 
-def tree_topology(rate: int | None = None, times_s: Sequence[float] = ()) -> Topology:
+def tree_topology(rate: int | None = None) -> Topology:
     """The tree: merges all of them, one task each above two.
 
-    - With a `rate` of each source, rates are known and half as many rows leave a task as enter it.
-    - `times_s` is what reprocessing each task takes, in task order.
+    With a `rate` of each source, rates are known and half as many rows leave a task as enter it.
     """
     sources = Operator(SOURCES, WIDTHS[0])
     operators = [sources if rate is None else replace(sources, rate=float(WIDTHS[0] * rate))]
@@ -50,18 +44,7 @@ def tree_topology(rate: int | None = None, times_s: Sequence[float] = ()) -> Top
         merge = Operator(f"o{height}", width, below)
         operators.append(merge if rate is None else replace(merge, selectivity=SELECTIVITY))
     last = Input(operators[-1].name, Partitioning.ONE_TO_ONE)
-    topology = Topology("merge-tree", (*operators, Operator(RESULTS, WIDTHS[-1], (last,), output=Output())))
-    return with_times(topology, times_s) if times_s else topology
-
-
-def with_times(topology: Topology, times_s: Sequence[float]) -> Topology:
-    """The same with the time that reprocessing each task takes, in task order."""
-    graph = TaskGraph(topology)
-    known: dict[str, PerTask] = {
-        operator.name: tuple(times_s[graph.span(number)]) for number, operator in enumerate(graph.operators)
-    }
-    operators = tuple(replace(operator, reprocess=known[operator.name]) for operator in topology.operators)
-    return Topology(topology.name, operators)
+    return Topology("merge-tree", (*operators, Operator(RESULTS, WIDTHS[-1], (last,), output=Output())))
 
 
 def _application(topology: Topology, source: Source, merges: Sequence[Computation]) -> Application:
@@ -156,62 +139,3 @@ def window_tree(seed: int, load: Load, arrival: Arrival) -> Application:
     above = windows(WINDOW_END, ("sensor",), length, SLIDE, (pl.col("readings").sum(), highest))
     merges = [first, *[above] * (len(WIDTHS) - 2)]
     return _application(tree_topology(load.rate), Readings(seed, load, arrival), merges)
-
-
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """What a batch holds and costs: one row per sensor and source, and the resamples that a task draws from it.
-
-    The number of sensors is odd, so that rows that are dealt to the sources in turn give every source all sensors.
-    """
-
-    sensors: int
-    resamples: int
-
-    @property
-    def batch_rows(self) -> int:
-        """The rows of a batch, all sources together."""
-        return self.sensors * WIDTHS[0]
-
-
-class Smoothing(Computation):
-    """The level of every sensor, smoothed over the batches, and its error over all sensors by resampling.
-
-    - Two producers send a row per sensor each, one row goes on: half as many, at every height of the tree.
-    - The level depends on all batches before, and goes on upwards: a wrong state anywhere changes the results.
-    - Cost: sensors × resamples, whatever was sent; the draws depend on the batch alone.
-    """
-
-    def __init__(self, load: Sensors) -> None:
-        self.load = load
-
-    def schema(self, inputs: Sequence[pl.Schema]) -> pl.Schema:  # noqa: ARG002
-        """Declared: a step costs the same without rows."""
-        return pl.Schema({"sensor": pl.Int64(), "value": pl.Float64(), "error": pl.Float64()})
-
-    def step(self, state: State, given: StepInput) -> StepOutput:
-        """Add up what the producers sent, smooth it, estimate the error."""
-        rows, sensors = given.frames[0], self.load.sensors
-        sensor = rows["sequence"] % sensors if "sequence" in rows.columns else rows["sensor"]
-        sums = np.bincount(sensor.to_numpy(), weights=rows["value"].to_numpy(), minlength=sensors)
-        before = next((part["level"].to_numpy() for part in state.values()), np.zeros(sensors))
-        level = KEPT * before + (1.0 - KEPT) * sums
-        error = resampled_error(level, self.load.resamples, given.batch)
-        emitted = pl.DataFrame({"sensor": np.arange(sensors), "value": level, "error": np.full(sensors, error)})
-        return StepOutput({f"levels/{given.batch}": pl.DataFrame({"level": level})}, emitted)
-
-
-def resampled_error(values: Floats, resamples: int, seed: int) -> float:
-    """The standard error of a mean: how far means of samples drawn from the values scatter. O(values × resamples)."""
-    dice = np.random.default_rng(seed)
-    means = [
-        values[dice.integers(0, len(values), size=(min(BLOCK, resamples - first), len(values)))].mean(axis=1)
-        for first in range(0, resamples, BLOCK)
-    ]
-    return float(np.concatenate(means).std())
-
-
-def smoothing_tree(seed: int, load: Sensors, batches: int, times_s: Sequence[float] = ()) -> Application:
-    """Smoothed levels of so many batches; `times_s` is what reprocessing each task takes, in task order."""
-    rows = elements(seed, load.batch_rows, pace=Pace(rows=batches * load.batch_rows))
-    return _application(tree_topology(times_s=times_s), rows, [Smoothing(load)] * (len(WIDTHS) - 1))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dialogues import SETTINGS, A, B, C, D, Dialogue, goes_on, tree_at
+from dialogues import HOMES, NODES, SETTINGS, TREE, A, B, C, D, Dialogue, goes_on, tree_at
 
+from tenax.control.coordinator import Coordinator
 from tenax.control.copies import Role
-from tenax.control.events import BackupsPlanned, PlanKind, PlanningFailed
+from tenax.control.events import BackupsPlanned, PlanKind, PlanningFailed, Started
 from tenax.control.instructions import PassKind, PlanBackups, RunPass
 from tenax.control.load import Arrival, Load, TaskLoad
 from tenax.control.placement.promises import measures
 from tenax.control.versions import NO_PASS, Cut, RebuildPoint, Version
+from tenax.model.plans import Placement
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.planning.promises import Promise
@@ -45,6 +47,28 @@ def test_a_plan_is_asked_for_once_the_load_is_known_and_only_for_a_latency() -> 
     assert "plan backups by batches up to 10" in goes_on(talk, 2)
     assert planned(talk)[0].backups == frozenset([B])
     assert not planned(tree_at(12, SETTINGS.but(measure_every=4), retain=[B]))
+
+
+def started_with(load: Load | None, settings: Settings) -> list[PlanBackups]:
+    """What a run is asked to plan when it begins on a store, with what an earlier driver has measured there."""
+    placement = Placement(HOMES, {})
+    coordinator = Coordinator(TREE, settings, [B], place=lambda *_: placement)
+    cut = Cut(8, tuple(Version(task, 8, NO_PASS) for task in TREE.tasks(range(len(TREE)))))
+    decided = coordinator.handle(Started(2, NODES, cut, 8, dict.fromkeys(TREE.tasks(range(len(TREE))), 8), load))
+    return [each for each in decided if isinstance(each, PlanBackups)]
+
+
+def test_what_an_earlier_driver_has_measured_counts_from_the_start() -> None:
+    known = Load((TaskLoad(10.0, 10.0, 0.2),) * len(TREE), 20, rows=10.0, levels=3, fixed_s=0.1, interval=7)
+    (plan,) = started_with(known, FOLLOWING)
+    assert (plan.measures.busy_s, plan.backups) == ((0.2,) * len(TREE), frozenset([B]))
+    assert dict(plan.homes) == HOMES
+    assert set(plan.measures.batches) == {4}  # batches between checkpoints are as they are set now
+    (timed,) = started_with(known, FOLLOWING.but(checkpoint_every="9s"))
+    assert set(timed.measures.batches) == {7}  # how long a batch takes is not known yet
+    assert not started_with(None, FOLLOWING)
+    assert not started_with(replace(known, batches=1), FOLLOWING)
+    assert not started_with(known, SETTINGS)
 
 
 def test_one_plan_is_made_at_a_time_and_a_failed_one_is_asked_for_again_later() -> None:

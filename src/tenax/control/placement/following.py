@@ -13,6 +13,7 @@ from tenax.control.events import PlanKind, PlanningFailed, ReplicasPlanned, Task
 from tenax.control.instructions import PlanReplicas
 from tenax.control.notices import ReplicasMoved
 from tenax.control.placement.capacity import Capacity
+from tenax.control.placement.promises import is_asked
 from tenax.control.recovery.standing import standing
 from tenax.control.run import Run
 from tenax.control.state import Counts, Phase, RunState
@@ -36,7 +37,7 @@ def counted(run: Run, state: RunState, reports: Iterable[TaskReport], batches: i
     return replace(
         state,
         placement=replace(state.placement, counts=None, measured=rows, plan_due=run.protection.follows),
-        promises=replace(state.promises, due=run.protection.recovery_latency is not None),
+        promises=replace(state.promises, due=is_asked(run)),
     )
 
 

@@ -42,8 +42,15 @@ def measures(load: Load, cut: Cut, settings: Settings) -> Measures:
         batches,
         tuple(task.state_bytes for task in load.tasks),
         load.restore_s,
-        rounds * load.levels * load.fixed_s,
+        rounds,
+        load.levels,
+        load.fixed_s,
     )
+
+
+def is_asked(run: Run) -> bool:
+    """Whether a latency is to be kept, and promises are measured."""
+    return run.protection.recovery_latency is not None
 
 
 def plan_backups(run: Run, state: RunState) -> tuple[RunState, PlanBackups | None]:
@@ -53,10 +60,18 @@ def plan_backups(run: Run, state: RunState) -> tuple[RunState, PlanBackups | Non
         return state, None
     if state.phase is not Phase.RUNNING or state.wrap_up is not None or state.outage is not None:
         return state, None
-    load = replace(state.load, interval=interval(run, state))
+    is_time = run.protection.checkpoint_every_s is not None or run.protection.failure_every_s is not None
+    noted = state.load.interval if is_time and not state.checkpoints.batch_s else 0  # by an earlier driver
+    load = replace(state.load, interval=noted or interval(run, state))
+    homes = {
+        task: known.primary.node
+        for task, known in zip(run.tasks, state.tasks, strict=True)
+        if known.primary is not None
+    }
+    covered = frozenset(task for task, known in zip(run.tasks, state.tasks, strict=True) if known.in_step is not None)
     return (
         replace(state, promises=replace(asked, due=False, request=state.finished)),
-        PlanBackups(state.finished, measures(load, state.newest, run.settings), asked.retained_by),
+        PlanBackups(state.finished, measures(load, state.newest, run.settings), asked.retained_by, homes, covered),
     )
 
 
@@ -89,8 +104,8 @@ def planning_failed(state: RunState, event: PlanningFailed) -> RunState | None:
 
 
 def _broken(promise: Promise) -> frozenset[str]:
-    """The operators by which a promise is broken: single tasks come and go with every measure."""
-    return frozenset(task.operator for task in promise.broken_by)
+    """The operators and nodes by which a promise is broken: single tasks come and go with every measure."""
+    return frozenset([*(task.operator for task in promise.broken_by), *promise.late_nodes])
 
 
 def _sorted(run: Run, tasks: Iterable[Task]) -> tuple[Task, ...]:

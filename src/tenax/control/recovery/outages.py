@@ -65,7 +65,7 @@ def nodes_lost(run: Run, state: RunState, event: NodesLost) -> RunState:
     if correlated:
         state, request = requested(run, state, len(lost))
         pending += [] if request is None else [request]
-    state = cancelled(put_off(replace(state, pending=(*state.pending, *pending))))
+    state = cancelled(replace(state, pending=(*state.pending, *pending)))
     begins = state.outage is None
     state = settle(run, state)
     delay_s = run.protection.tentative_delay_s
@@ -109,14 +109,14 @@ def _rebuilt(run: Run, state: RunState, number: int, tasks: Sequence[TaskState])
 
 
 def cancelled(state: RunState) -> RunState:
-    """Without running passes and the checkpoint that is made of versions that may be gone."""
+    """Without running passes and the checkpoint that is made of versions that may be gone; tasks have to come back."""
     pending: list[Decided] = [CancelPass(running.pass_id) for running in state.passes.running]
     if state.checkpoints.storing is not None:
         pending.append(CancelCheckpoint(state.checkpoints.storing.cut.number))
     outage = None if state.outage is None else replace(state.outage, lag=None, stalled=0, went_on=False)
     rebalancing_due = state.placement.rebalancing_due or bool(state.placement.moving)
     return replace(
-        state,
+        put_off(state),
         pending=(*state.pending, *pending),
         passes=replace(state.passes, live=None, live_attempt=1, round=None, round_attempt=1),
         checkpoints=replace(state.checkpoints, due=None, sweeps=()),

@@ -25,7 +25,7 @@ from tenax.engine.driver.answers import failed
 from tenax.engine.driver.checkpoints import Checkpoints
 from tenax.engine.driver.jobs import JobRunner, group_of
 from tenax.engine.driver.latecomers import Latecomers
-from tenax.engine.driver.membership import LOOK_EVERY_S, Membership
+from tenax.engine.driver.membership import LOOK_EVERY_S, NOTICED_S, Membership
 from tenax.engine.driver.nodes import Nodes
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.passes import Passes
@@ -373,8 +373,10 @@ class Driver:
             case instructions.PlanReplicas():
                 return self._plan(instruction)
             case instructions.PlanBackups():
-                measures, present = instruction.measures, instruction.backups
-                followed = self.plan.followed(measures, present, detection_s=LOOK_EVERY_S)
+                order = instruction
+                followed = self.plan.followed(
+                    order.measures, order.backups, order.homes, order.covered, detection_s=NOTICED_S
+                )
                 return events.BackupsPlanned(instruction.batch, followed.backups, followed.promise)
             case instructions.Trim():
                 self.ordering.trim(instruction)

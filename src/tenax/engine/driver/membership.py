@@ -18,6 +18,7 @@ from tenax.engine.session import NodeInfo, Session
 from tenax.model.cluster import Node
 
 LOOK_EVERY_S = 0.1  # at the nodes
+NOTICED_S = 0.3  # after an executor has died it is usually known: Spark needs a moment, and it must be looked at
 MAX_REGISTRATIONS = 100  # at the start, should nodes die while they say their names
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tenax.engine.driver.jobs import JobRunner
 from tenax.engine.session import NodeInfo, Session
+from tenax.errors import ClusterFailed
 from tenax.model.cluster import Node
 from tenax.model.settings import ClusterSettings
 
@@ -41,8 +42,12 @@ class Nodes:
         self._numbers = itertools.count()
 
     def info(self, names: Iterable[str]) -> tuple[NodeInfo, ...]:
-        """The executors behind these names."""
+        """The executors behind these names; a job for one that was lost just now fails, and says so."""
+        names = tuple(names)
         with self._lock:
+            gone = [name for name in names if name not in self._known]
+            if gone:
+                raise ClusterFailed(f"a job runs on nodes that live, found {', '.join(gone)} lost: others take over")
             return tuple(self._known[name] for name in names)
 
     @property
