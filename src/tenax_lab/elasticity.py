@@ -13,7 +13,7 @@ from tenax.model.topology_versions import Target
 from tenax.store import topology_versions
 from tenax.store.records import Json
 from tenax_lab.arrivals import Arrivals
-from tenax_lab.elasticity_cases import DAY, HAND, OF, SIDES, SMALL, STEP, STRUCTURED, SWITCH, Case, ElasticPlan
+from tenax_lab.elasticity_cases import DAY, HAND, LARGE, OF, SIDES, SMALL, STEP, STRUCTURED, SWITCH, Case, ElasticPlan
 from tenax_lab.elasticity_measures import NODES, OUTCOME, OUTPUT, PASS
 from tenax_lab.elasticity_report import report
 from tenax_lab.lab import WHAT, Bench, Experiment, Row, Trial
@@ -35,7 +35,7 @@ class Conductor:
     def __init__(self, plan: ElasticPlan, trial: Trial[Case], tap: Tap, recorder: RunRecorder, driver: Driver) -> None:
         self._case, self._side, self._tap = trial.case, trial.side, tap
         self._recorder, self._driver = recorder, driver
-        self._load = plan.load(trial.case)
+        self._load = plan.load(trial.case, trial.side)
         self._logged: dict[int, int] = {}
         self._opened_s = 0.0
         self._wishes = [plan.grown, plan.few] if trial.side == HAND else []
@@ -79,7 +79,7 @@ def measure(bench: Bench, plan: ElasticPlan, trial: Trial[Case]) -> Iterator[Row
     if trial.side == STRUCTURED:
         yield from _structured(bench, plan, trial.case)
         return
-    tap, load = Tap(bench.folder("tap")), plan.load(trial.case)
+    tap, load = Tap(bench.folder("tap")), plan.load(trial.case, trial.side)
     watched: list[tuple[Conductor, Arrivals]] = []
 
     def begin(recorder: RunRecorder, driver: Driver, _folder: Path) -> None:
@@ -89,7 +89,7 @@ def measure(bench: Bench, plan: ElasticPlan, trial: Trial[Case]) -> Iterator[Row
     recorder = run(
         bench,
         varying(bench.seed, load, tap, plan.nodes(trial.side)),
-        plan.settings(trial.side),
+        plan.settings(trial.case, trial.side),
         judged=trial.side != SMALL,
         stopped=trial.side == SMALL,
         prepare=begin,
@@ -137,7 +137,7 @@ def _structured(bench: Bench, plan: ElasticPlan, case: Case) -> Iterator[Row]:
         "keys": case.keys,
         "wait_us": plan.wait_us,
         "batch_s": plan.batch_s,
-        "points": [list(point) for point in case.rhythm.points],
+        "points": [list(point) for point in plan.load(case, STRUCTURED).rhythm.points],
     }
     yield from run_side("tenax_lab.sides.varying_structured", arguments, deadline_s=SIDE_DEADLINE_S).rows
     yield {WHAT: NODES, "after_s": 0.0, "nodes": plan.many}
@@ -151,17 +151,17 @@ def _applies(case: Case, side: str) -> bool:
 EXPERIMENT = Experiment(
     full=ElasticPlan(
         (
-            Case(SWITCH, 1_200, 90.0, keys=12_500, text_bytes=42_000),
-            Case(STEP, 800, 90.0),
+            Case(SWITCH, 1_200, 84.0, keys=12_500, text_bytes=42_000),
+            Case(STEP, 800, 80.0),
             Case(DAY, 2_700, 240.0),
         ),
         SIDES,
         applies=_applies,
     ),
     quick=ElasticPlan(
-        (Case(SWITCH, 300, 40.0, keys=500, text_bytes=1_000), Case(STEP, 300, 40.0), Case(DAY, 900, 24.0)),
+        (Case(SWITCH, 300, 40.0, keys=500, text_bytes=1_000), Case(STEP, 300, 36.0), Case(DAY, 900, 20.0)),
         SIDES,
-        applies=lambda case, side: _applies(case, side) and side != SMALL,
+        applies=lambda case, side: _applies(case, side) and side not in (SMALL, LARGE),
         few=1,
         many=3,
         grown=2,

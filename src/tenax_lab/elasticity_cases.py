@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tenax.model.settings import Settings
+from tenax_lab.arrivals import HEADROOM
 from tenax_lab.lab import Plan
 from tenax_lab.loads.varying import Load, Rhythm
 
@@ -45,7 +46,7 @@ class Case:
 class ElasticPlan(Plan[Case]):
     """The operator has a task on every node, from the first of `few` nodes to `many`, and waits for its rows.
 
-    The small fixed side ends at noon: it would not be through by the end of the day.
+    Sides whose nodes are fixed have the day until noon, what comes later is no harder; the small one is stopped there.
     """
 
     few: int = 2
@@ -58,19 +59,23 @@ class ElasticPlan(Plan[Case]):
     cooldown_s: float = 20.0
     target: float = 0.7
 
-    def load(self, case: Case) -> Load:
+    def load(self, case: Case, side: str) -> Load:
         """What comes, and what it takes."""
-        return Load(case.rhythm, self.wait_us, case.keys, case.text_bytes)
+        is_fixed = case.what_happens == DAY and side != ELASTIC
+        rhythm = case.rhythm.until(case.turn_s) if is_fixed else case.rhythm
+        return Load(rhythm, self.wait_us, case.keys, case.text_bytes)
 
     def nodes(self, side: str) -> int:
         """How many a side begins with."""
         return self.many if side in (LARGE, STRUCTURED) else self.few
 
-    def settings(self, side: str) -> Settings:
-        """How a side is run."""
+    def settings(self, case: Case, side: str) -> Settings:
+        """How a side is run: a batch has the rows of an interval, and where a run is behind those of several."""
+        most = STEP_TIMES * case.rate if case.what_happens == STEP else case.rate
         settings = Settings.of(
             nodes=self.nodes(side),
             batch=timedelta(seconds=self.batch_s),
+            max_rows=round(HEADROOM * most * self.batch_s),
             checkpoint_every=timedelta(seconds=self.checkpoint_s),
         )
         if side != ELASTIC:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from tenax.operators.keys import KEY_GROUPS
 from tenax_lab.elasticity_cases import ELASTIC, Case, ElasticPlan
 from tenax_lab.lab import Row
 from tenax_lab.report import percentile, value
@@ -28,6 +29,8 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
     """What each rescale of a trial cost."""
     outputs, passes = own.filter(what=OUTPUT).sort("batch"), own.filter(what=PASS)
     moments = own.filter(what=SWITCHED).sort("after_s")
+    whole = passes.filter(pl.col("after_s") < moments["after_s"].min()) if moments.height else passes
+    state_bytes = value(whole, pl.col("state_bytes").max())  # later ones count what tasks share for each of them
     begun = [*moments["after_s"], float("inf")]
     rescales: list[Row] = []
     for place, switch in enumerate(moments.iter_rows(named=True)):
@@ -43,7 +46,8 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
         usual_s, highest_s = value(before, pl.col("latency_s").median()), value(around, pl.col("latency_s").max())
         finals = outputs["final_s"].to_list()
         came = value(outputs, pl.col("rows").max() / pl.col("after_s").max())
-        read = int(since["read_bytes"].sum())
+        group_bytes = int(state_bytes * switch["groups"] / KEY_GROUPS)
+        read, again = (int(part["read_bytes"].sum()) for part in (since.head(1), since.slice(1)))
         rescales.append(
             {
                 "number": switch["number"],
@@ -57,9 +61,10 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
                 - max((t for t in finals if t <= at_s), default=at_s),
                 "rhythm_s": float(np.median(np.diff(before["final_s"].to_numpy()))) if before.height > 1 else 0.0,
                 "throughput": throughput(outputs, at_s) / came,
-                "group_bytes": switch["group_bytes"],
+                "group_bytes": group_bytes,
                 "read_bytes": read,
-                "moved": read / switch["group_bytes"] if switch["group_bytes"] else None,
+                "again_bytes": again,
+                "moved": read / group_bytes if group_bytes else None,
             }
         )
     return rescales

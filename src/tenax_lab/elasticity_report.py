@@ -30,6 +30,8 @@ GOAL_DECISIONS, GOAL_WAITING = 2, 5
 
 def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
     """All cases."""
+    if "outcome" not in observed.columns:
+        observed = observed.with_columns(outcome=pl.lit(None, pl.String))
     outcomes = observed.filter(what=OUTCOME)
     judged = outcomes["exact"].drop_nulls()
     tables, claims = [], []
@@ -52,17 +54,17 @@ def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
         remarks=(
             "tasks wait instead of computing, so that nodes count on a machine with fewer cores than nodes; what "
             "computes would gain no more than there are cores",
-            "a pass reads a state from the store where it begins with a version that was cut anew: bytes read are "
-            "those of all tasks since a switch, also of those that stay where they are; all lie on one disk here, "
-            "and come from its cache",
+            "bytes read are those that the first pass behind a switch read from the store; later ones are read by the "
+            "second process of a node, which has not held what it asks for. All lie on one disk here, and come from "
+            "its cache. Bytes that move are those of all states times the part of the key groups that move",
             "throughput around a switch: rows that became final from 5 s before to 5 s behind it, over those that came",
             "waiting: how long before a pass began the last row of the batch before it had come, in batch intervals: 1 "
             "where a run keeps up",
             "back and forth: a scale-out behind a scale-in at a rate that has not risen by a tenth from its lowest "
             "since, or a scale-in behind a scale-out at one that has not fallen by a tenth from its highest",
-            "a day is a cosine from night to noon and back; the small fixed side ends at noon and is not judged; "
-            "Structured Streaming has as many executors as the large side, which take one task at a time, and gets "
-            "ticks that stand for the rows of their time",
+            "a day is a cosine from night to noon and back; sides with fixed nodes have it until noon, where the small "
+            "one is stopped and not judged; Structured Streaming has as many executors as the large side, which take "
+            "one task at a time, and gets ticks that stand for the rows of their time",
             "Flink's adaptive scheduler is not beside it: a side that runs a job of Flink has yet to be written",
             f"the oracle found {judged.sum()} of {len(judged)} runs exact: final results as those of a replay of the "
             "same batches in the same versions, to the byte",
@@ -85,10 +87,12 @@ def _rescale(plan: ElasticPlan, _: Case, own: pl.DataFrame) -> tuple[Table, list
         measured,
         "nodes | tasks | usual = usual_s | highest = highest_s | later, in intervals = later | "
         "between results s = pause_s | usually s = rhythm_s | throughput % = percent | moved MB = moved_mb | "
-        "read MB = read_mb | read / moved = moved",
+        "read MB = read_mb | read / moved = moved | "
+        "later MB = again_mb",
         percent=100 * pl.col("throughput"),
         moved_mb=pl.col("group_bytes") / 1e6,
         read_mb=pl.col("read_bytes") / 1e6,
+        again_mb=pl.col("again_bytes") / 1e6,
     )
     later, slowest, moved = values(measured, "later"), values(measured, "throughput"), values(measured, "moved")
     each = f"the worst of {measured.height} rescales"

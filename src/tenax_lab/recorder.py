@@ -24,7 +24,6 @@ from tenax.engine.worker.orders import Report
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import TopologyVersion, moved_groups
-from tenax.operators.keys import KEY_GROUPS
 from tenax.store.checkpoints import RETAINED
 from tenax_lab.lab import WHAT, Row
 
@@ -64,8 +63,8 @@ class Kind(StrEnum):
     """A query in an interval: `output`, `partition`, `phase` (as `engine/queries.py` has it), `since_loss_s` while that
     lasts, `relative` latency of its final results and `relative_shown` of all, `usual_s`."""
     SWITCHED = "switched"
-    """The run has gone over to another version of its topology: `number`, `after` which batch, `tasks` in all, `groups`
-    that have another owner, `group_bytes` of their states (as many of a state's bytes as of its groups)."""
+    """The run has gone over to another version of its topology: `number`, `after` which batch, `tasks` in all, and
+    how many key `groups` have another owner, of the operator of which most have."""
     JUDGED = "judged"
     """A period of an elastic run has ended: `outcome`, the `reason`, and of its numbers `pass_s` and `backlog`."""
     NODES = "nodes"
@@ -105,7 +104,6 @@ class RunRecorder(Recorder):
         self._asked: dict[tuple[str, bool], instructions.Publish] = {}
         self._rounds: dict[str, tuple[float, instructions.RunPass]] = {}
         self._version: TopologyVersion | None = None
-        self._state_bytes: dict[Task, int] = {}
         self._nodes = 0
         self._known_parts: dict[Task, set[str]] = {}
         self._homes: Mapping[int, str] = {}
@@ -143,23 +141,13 @@ class RunRecorder(Recorder):
         self.graph = graph = TaskGraph(application.topology)
         self._is_source = [graph.operators[number].is_source for number in graph.operator_of]
         self._homes, self._followed = {}, ()  # all that was lost is back, or there would be no switch
-        moved = {
-            name: moved_groups(before.tables[name], table)
-            for name, table in version.tables.items()
-            if name in before.tables
-        }
-        held = dict.fromkeys(moved, 0)
-        for task, size in self._state_bytes.items():
-            if task.operator in held:
-                held[task.operator] += size
-        self._state_bytes = {}
+        tables = ((before.tables[name], table) for name, table in version.tables.items() if name in before.tables)
         self.add(
             Kind.SWITCHED,
             number=version.number,
             after=version.after,
             tasks=len(graph),
-            groups=sum(moved.values()),
-            group_bytes=sum(held[name] * groups // KEY_GROUPS for name, groups in moved.items()),
+            groups=max((moved_groups(*pair) for pair in tables), default=0),
         )
 
     def passed(self, first: int, last: int, reports: list[Report], seconds: float) -> None:
@@ -180,7 +168,6 @@ class RunRecorder(Recorder):
             state_bytes=sum({report.task: report.state_bytes for report in reports}.values()),
             read_bytes=sum(report.read_bytes for report in reports),
         )
-        self._state_bytes |= {self.graph.task(report.task): report.state_bytes for report in reports}
         for report in reports if self._by_task else ():
             self.add(
                 Kind.TASK,

@@ -80,16 +80,18 @@ def test_a_rescale_is_measured_against_what_was_usual() -> None:
     rows: list[Row] = [
         *outputs([1.5] * 10 + [4.5, 3.5] + [1.5] * 8),
         {"what": "asked", "after_s": 21.6},
-        {"what": "switched", "after_s": 23.0, "number": 2, "tasks": 6, "group_bytes": 1_000, "groups": 64},
+        {"what": "switched", "after_s": 23.0, "number": 2, "tasks": 6, "groups": 64},
         {"what": "nodes", "after_s": -3.0, "nodes": 2},
         {"what": "nodes", "after_s": 22.0, "nodes": 4},
-        {"what": "pass", "after_s": 24.0, "seconds": 1.0, "read_bytes": 1_500, "waiting": 1.5},
+        {"what": "pass", "after_s": 20.0, "seconds": 1.0, "read_bytes": 0, "state_bytes": 2_000, "waiting": 1.0},
+        {"what": "pass", "after_s": 24.0, "seconds": 1.0, "read_bytes": 1_500, "state_bytes": 4_000, "waiting": 1.5},
+        {"what": "pass", "after_s": 25.0, "seconds": 1.0, "read_bytes": 100, "state_bytes": 4_000, "waiting": 1.5},
     ]
-    (seen,) = switches(FULL, frame(rows).with_columns(outcome=pl.lit(None, pl.String)))
-    assert (seen["nodes"], seen["usual_s"], seen["highest_s"]) == (4, 1.5, 4.5)
-    assert seen["later"] == pytest.approx(1.5)  # in intervals of 2 s
-    assert seen["pause_s"] == pytest.approx(26.5 - 21.5)
-    assert seen["moved"] == 1.5
+    (rescale,) = switches(FULL, frame(rows).with_columns(outcome=pl.lit(None, pl.String)))
+    assert (rescale["nodes"], rescale["usual_s"], rescale["highest_s"]) == (4, 1.5, 4.5)
+    assert rescale["later"] == pytest.approx(1.5)  # in intervals of 2 s
+    assert rescale["pause_s"] == pytest.approx(26.5 - 21.5)
+    assert (rescale["moved"], rescale["again_bytes"]) == (1.5, 100)
 
 
 def test_throughput_counts_what_is_final_around_a_moment() -> None:
@@ -120,20 +122,20 @@ def test_the_report_holds_every_case_against_its_goal(tmp_path: Path) -> None:
         observed = outputs([lately] * 40) if trial.side != SMALL else outputs([1.5 * n for n in range(1, 41)])
         observed += [{"what": "nodes", "after_s": 0.0, "nodes": 2}, {"what": "outcome", "exact": trial.side != SMALL}]
         if trial.side != STRUCTURED:
-            measures: Row = {"seconds": 1.2, "read_bytes": 10, "state_bytes": 5_000, "waiting": 1.0}
+            measures: Row = {"seconds": 1.2, "read_bytes": 10, "state_bytes": 5, "waiting": 1.0}
             observed += [{"what": "pass", "after_s": at_s, **measures} for at_s in (10.0, 35.0, 65.0)]
         if trial.side == ELASTIC or trial.case.what_happens == SWITCH:
             observed += [
                 {"what": "asked", "after_s": 30.0},
                 {"what": "judged", "after_s": 31.0, "outcome": "scale-out"},
             ]
-            switched: Row = {"number": 2, "tasks": 6, "group_bytes": 5, "groups": 64}
+            switched: Row = {"number": 2, "tasks": 6, "groups": 64}
             observed += [{"what": "switched", "after_s": 33.0, **switched}]
         rows += [{**trial.columns, **row} for row in observed]
     findings = EXPERIMENT.report(FULL, frame(rows))
     assert claimed(findings, "no result comes later") == 0.0
     assert claimed(findings, "throughput over the ten seconds") == pytest.approx(100.0)
-    assert claimed(findings, "bytes read over those") == 4.0
+    assert claimed(findings, "bytes read over those") == 5.0
     assert claimed(findings, "rescales after 3 times the rate") == 1
     assert claimed(findings, "rescales that went back") == 0
     assert [claim.over.endswith("goal met") for claim in findings.claims].count(False) == 1

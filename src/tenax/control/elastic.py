@@ -15,7 +15,9 @@ from tenax.control.run import Run
 from tenax.control.state import Period, RunState
 from tenax.model.topology_versions import Target
 from tenax.planning.scaling import Keep, Rescale
-from tenax.planning.scaling.policy import Decision, Observation, Scope, decide
+from tenax.planning.scaling.policy import CAUGHT_UP, Decision, Observation, Scope, decide
+
+RISEN = 1.2  # times the mean: more than the ends of passes are off by
 
 
 def observed(run: Run, state: RunState, event: PassFinished) -> RunState:
@@ -52,6 +54,8 @@ def observed(run: Run, state: RunState, event: PassFinished) -> RunState:
 
 def _observation(run: Run, state: RunState, rows: int, at_s: float) -> Observation:
     load, begun_s = state.load, state.period.begun_s
+    taken_per_s = rows / (at_s - begun_s) if at_s > begun_s else 0.0
+    backlog = float(state.logs.logged - state.finished)
     whole = len(load.tasks) == len(run.graph)
     return Observation(
         at_s,
@@ -60,14 +64,25 @@ def _observation(run: Run, state: RunState, rows: int, at_s: float) -> Observati
         tuple(task.rows for task in load.tasks) if whole else (0.0,) * len(run.graph),
         tuple(task.busy_s for task in load.tasks) if whole else (0.0,) * len(run.graph),
         load.rows,
-        rows / (at_s - begun_s) if at_s > begun_s else 0.0,
-        load.arrival.known_since(begun_s),
-        backlog=float(state.logs.logged - state.finished),
+        taken_per_s,
+        _arriving(state, taken_per_s, backlog),
+        backlog=backlog,
         fixed_s=load.fixed_s,
         moving_s=load.moving_s,
         steady=state.outage is None and state.rescaling is None and not state.placement.moving,
         measured=whole and load.is_settled,
     )
+
+
+def _arriving(state: RunState, taken_per_s: float, backlog: float) -> float | None:
+    """How fast rows come; None if that is not known.
+
+    What is measured of that is a mean over some ten batches. A run that keeps up takes what comes: if that was a good
+    deal more in this period, the rate has gone up, and the mean would say so too late.
+    """
+    mean = state.load.arrival.known_since(state.period.begun_s)
+    keeps_up = max(backlog, state.period.watch.backlog) <= CAUGHT_UP
+    return taken_per_s if mean is not None and keeps_up and taken_per_s > mean * RISEN else mean
 
 
 def _judged(decision: Decision, seen: Observation) -> LoadJudged:

@@ -61,6 +61,10 @@ class Rhythm:
         rates = [low + (noon - low) * (1 - math.cos(2 * math.pi * turn)) / 2 for turn in turns]
         return cls(tuple((turn * lasts_s, rate) for turn, rate in zip(turns, rates, strict=True)))
 
+    def until(self, at_s: float) -> Rhythm:
+        """The beginning of it."""
+        return Rhythm((*(point for point in self.points if point[0] < at_s), (at_s, self.rate(at_s))))
+
     @property
     def lasts_s(self) -> float:
         """How long rows come."""
