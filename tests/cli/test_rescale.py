@@ -25,7 +25,7 @@ DEADLINE_S = 20.0
 def store(tmp_path: Path) -> Path:
     """A store on which a driver has begun."""
     opened = Store.open(tmp_path / "store", {})
-    record_version(opened.folder, FIRST, opened.check_epoch)
+    record_version(opened, FIRST)
     opened.close()
     return opened.folder
 

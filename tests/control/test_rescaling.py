@@ -151,12 +151,17 @@ def test_a_rescale_waits_for_what_is_run_again_behind_results_that_are_committed
     talk = Dialogue(TREE, HOMES, NODES, SETTINGS, started=Started(2, NODES, None, 20, {E: 4, D: 4}))
     assert talk.tell(RescaleAsked(TARGET)) == [
         "planned: b to 3 tasks",
-        "postponed: batches are run again whose results are committed",
+        "postponed: batches are run again whose results are there already",
     ]
     talk.finishes_live()
     assert stage(talk) is Stage.WAITING
     talk.finishes_live()
     assert stage(talk) is Stage.PAUSED
+
+
+def test_a_rescale_waits_until_tentative_results_of_an_earlier_driver_are_final() -> None:
+    talk = Dialogue(TREE, HOMES, NODES, SETTINGS, started=Started(2, NODES, None, 20, {E: 0, D: 0}, shown=2))
+    assert "postponed: batches are run again whose results are there already" in talk.tell(RescaleAsked(TARGET))
 
 
 def test_a_newer_wish_takes_the_place_of_one_that_waits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from tenax.errors import DamagedStore, EpochLost, StoreFailed
 from tenax.model.topology_versions import Target, TopologyVersion
 from tenax.operators.keys import KEY_GROUPS
 from tenax.store import topology_versions
+from tenax.store.store import Store
 from tenax.store.topology_versions import (
-    VERSIONS,
     answer,
     answered,
     ask,
@@ -27,62 +28,70 @@ FIRST = TopologyVersion(1, 0, {"rows": 1, "sums": 2}, {"sums": TABLE})
 SECOND = TopologyVersion(2, 17, {"rows": 1, "sums": 1}, {"sums": (0,) * KEY_GROUPS}, 4, "by hand", 3)
 
 
-def ours() -> None:
-    """No newer driver has claimed the store."""
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "store", {})
+    yield opened
+    opened.close()
 
 
-def lost() -> None:
-    raise EpochLost("a newer driver")
-
-
-def test_versions_are_read_as_they_were_recorded(tmp_path: Path) -> None:
-    assert read_versions(tmp_path) == ()
-    assert begun_after(tmp_path) == 0
+def test_versions_are_read_as_they_were_recorded(store: Store) -> None:
+    assert read_versions(store.folder) == ()
+    assert begun_after(store.folder) == 0
     for version in (FIRST, SECOND):
-        record_version(tmp_path, version, ours)
-    assert read_versions(tmp_path) == (FIRST, SECOND)
-    assert begun_after(tmp_path) == 17
+        record_version(store, version)
+    assert read_versions(store.folder) == (FIRST, SECOND)
+    assert begun_after(store.folder) == 17
 
 
-def test_recording_again_what_was_recorded_half_way_finds_it_there(tmp_path: Path) -> None:
-    record_version(tmp_path, FIRST, ours)
-    record_version(tmp_path, FIRST, ours)
-    assert read_versions(tmp_path) == (FIRST,)
+def test_recording_again_what_was_recorded_half_way_finds_it_there(store: Store) -> None:
+    record_version(store, FIRST)
+    record_version(store, FIRST)
+    assert read_versions(store.folder) == (FIRST,)
 
 
-def test_another_version_of_a_number_is_a_newer_drivers(tmp_path: Path) -> None:
-    record_version(tmp_path, FIRST, ours)
-    with pytest.raises(EpochLost, match="recorded once"):
-        record_version(tmp_path, TopologyVersion(1, 0, {"rows": 2}), ours)
-
-
-def test_an_overtaken_driver_records_nothing(tmp_path: Path) -> None:
+def test_what_an_overtaken_driver_records_never_counts(store: Store) -> None:
+    record_version(store, FIRST)
+    newer = Store.open(store.folder, {})
     with pytest.raises(EpochLost):
-        record_version(tmp_path, FIRST, lost)
-    assert read_versions(tmp_path) == ()
+        record_version(store, SECOND)
+    assert read_versions(store.folder) == (FIRST,)
+    record_version(newer, SECOND)
+    assert read_versions(store.folder) == (FIRST, SECOND)
+    newer.close()
 
 
-def test_a_missing_version_is_named(tmp_path: Path) -> None:
-    for version in (FIRST, SECOND):
-        record_version(tmp_path, version, ours)
-    (tmp_path / VERSIONS / "00000001.json").unlink()
+def test_a_driver_that_hangs_before_its_write_and_wakes_behind_a_newer_ones_claim_changes_nothing(
+    store: Store,
+) -> None:
+    record_version(store, FIRST)
+    hung = store.versions.path.open("ab")  # as if the write were on its way
+    newer = Store.open(store.folder, {})
+    hung.write(b"whatever it was about to say\n")
+    hung.close()
+    assert read_versions(store.folder) == (FIRST,)
+    newer.close()
+
+
+def test_a_gap_among_versions_is_named(store: Store) -> None:
+    record_version(store, SECOND)
     with pytest.raises(DamagedStore, match="without gaps, found 2 in place of 1"):
-        read_versions(tmp_path)
+        read_versions(store.folder)
 
 
 @pytest.mark.parametrize("owner", [-1, 2, 7])
-def test_a_table_with_an_owner_that_there_is_not_is_refused(tmp_path: Path, owner: int) -> None:
-    record_version(tmp_path, TopologyVersion(1, 0, {"sums": 2}, {"sums": (owner, *TABLE[1:])}), ours)
+def test_a_table_with_an_owner_that_there_is_not_is_refused(store: Store, owner: int) -> None:
+    record_version(store, TopologyVersion(1, 0, {"sums": 2}, {"sums": (owner, *TABLE[1:])}))
     with pytest.raises(DamagedStore, match="found another one of 'sums'"):
-        read_versions(tmp_path)
+        read_versions(store.folder)
 
 
-def test_a_damaged_version_is_named_and_not_believed(tmp_path: Path) -> None:
-    record_version(tmp_path, FIRST, ours)
-    path = tmp_path / VERSIONS / "00000001.json"
+def test_a_damaged_version_is_named_and_not_believed(store: Store) -> None:
+    record_version(store, FIRST)
+    path = store.versions.path
     path.write_bytes(path.read_bytes().replace(b'"after":0', b'"after":9'))
     with pytest.raises(DamagedStore, match="matches its checksum"):
-        read_versions(tmp_path)
+        read_versions(store.folder)
 
 
 def test_the_newest_request_is_open_until_it_is_answered(tmp_path: Path) -> None:

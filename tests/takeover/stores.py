@@ -70,7 +70,7 @@ def left(
     changes = admitted(wanted, store, wanted.fingerprint(), ())
     opened = Store.open(store, changes.fingerprint, admitted=True)
     for version in versions:
-        record_version(store, version, opened.check_epoch)
+        record_version(opened, version)
     newest_logged = published + 1 if logged is None else logged
     for batch in range(1, newest_logged + 1):
         opened.log_batch(batch, {"ranges": {}, **((last or {}) if batch == newest_logged else {})})

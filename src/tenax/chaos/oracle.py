@@ -101,8 +101,9 @@ def copy_batches(store: Path, target: Path) -> None:
     durable.make_folder(target / "batches")
     payload, _ = journal.encoded({"batch": batch.number, "data": batch.data} for batch in logged)
     durable.write_file(target / "batches" / f"{0:08d}.jsonl", payload)  # older than any epoch
-    if (store / VERSIONS).exists():
-        shutil.copytree(store / VERSIONS, target / VERSIONS)
+    durable.make_folder(target / VERSIONS)
+    versions, _ = journal.encoded(journal.read(store / VERSIONS))
+    durable.write_file(target / VERSIONS / f"{0:08d}.jsonl", versions)
 
 
 def compare(actual: Mapping[str, Sink], expected: Mapping[str, Sink]) -> Verdict:

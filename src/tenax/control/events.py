@@ -32,6 +32,7 @@ class Started:
     - The run goes on from another version of its topology, in the same epoch, if `passes` have begun in it already.
       Then batches that were asked for may be under way: `logging`; or none will follow: `ended`. Nodes that are `gone`
       never come back, and so many `outages` have been counted: what is under way may still tell of either.
+    - Results of batches up to `shown` may be there, final or tentative.
     - `next_version` begins behind a batch that the run has yet to come to again.
     """
 
@@ -48,6 +49,7 @@ class Started:
     watch: Watch | None = None
     gone: frozenset[str] = frozenset()
     outages: int = 0
+    shown: int = 0
     next_version: Target | None = None
 
     @property

@@ -187,8 +187,8 @@ def _hindrance(run: Run, state: RunState, known: Rescaling) -> str | None:
     version = known.target.version
     if version is not None and state.finished < version.after:
         return f"the next version begins behind batch {version.after}"
-    if version is None and max(state.logs.published.values(), default=0) > state.finished:
-        return "batches are run again whose results are committed"  # they belong to the version that there is
+    if version is None and max(state.logs.shown, *state.logs.published.values(), 0) > state.finished:
+        return "batches are run again whose results are there already"  # they belong to the version that there is
     ill = _is_ill(run, state)
     if ill is not None:
         return ill

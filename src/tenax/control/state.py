@@ -120,6 +120,7 @@ class Logs:
     - `published` has the newest final batch of every task that has results; it may be beyond what is finished: then
       the run replays what an earlier driver published. `unpublished` results wait in order; `publishing` is the attempt
       for the first.
+    - Results of batches up to `shown` are there since an earlier driver, maybe tentative ones.
     - `log_faults` and `publish_faults` are how often in a row the store or a sink has refused what was asked for.
     """
 
@@ -127,6 +128,7 @@ class Logs:
     ended: bool = False
     logging: LogRequest | None = None
     log_attempt: int = 1
+    shown: int = 0
     log_faults: int = 0
     published: Mapping[Task, int] = field(default_factory=dict)
     unpublished: tuple[Results, ...] = ()

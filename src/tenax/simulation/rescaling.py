@@ -81,6 +81,7 @@ class RescalingDriver(Driver):
         return Started(
             *(self.epoch, nodes, checkpoint, logged, store.published, load),
             passes=passes,
+            shown=max((commit.batch for commit in store.commits), default=0),
             next_version=self._recorded(),
         )
 

@@ -17,6 +17,7 @@ from tenax.store.checkpoints import Checkpoint, Manifests, NoCheckpoint, ValidCh
 from tenax.store.events import EventLog
 from tenax.store.journal import Journal
 from tenax.store.records import Json, JsonObject
+from tenax.store.topology_versions import VERSIONS
 
 FORMAT = 6
 ABOUT = "store.json"
@@ -60,6 +61,7 @@ class Store:
         self._batches = [LoggedBatch(records.integer(entry, "batch"), entry["data"]) for entry in entries]
         # taken over by every driver, so that what an older one records later is never read
         self._changes, self.changes = Journal.open(folder / CHANGES, epoch)
+        self.versions, _ = Journal.open(folder / VERSIONS, epoch)  # what an older driver records later never counts
         self._events = EventLog(folder, epoch)
         self._batch_lock = threading.RLock()  # a trim rewrites the log from what it has read
 
@@ -185,6 +187,7 @@ class Store:
         """Let the files go; the epoch stays claimed."""
         self._journal.close()
         self._changes.close()
+        self.versions.close()
 
 
 def claim(store: Path) -> int:

@@ -1,21 +1,25 @@
-"""Versions of a run's topology, and requests for others, as a store keeps them: small records made by exclusive create.
+"""Versions of a run's topology, and requests for others, as a store keeps them.
 
-versions/00000002.json        the second version; from then on every driver goes on with it
-requests/00000001.json        somebody wants other numbers of tasks or nodes; numbered as they come
-requests/00000001-done.json   what became of that
+- `versions/`: a journal; from the moment that a version is in it every driver goes on with that one.
+- `requests/00000001.json`: somebody wants other numbers of tasks or nodes; numbered as they come.
+- `requests/00000001-done.json`: what became of that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tenax.errors import DamagedStore, EpochLost, StoreFailed
+from tenax.errors import DamagedStore, StoreFailed
 from tenax.model.topology_versions import Target, TopologyVersion
 from tenax.operators.keys import KEY_GROUPS
-from tenax.store import durable, records
+from tenax.store import durable, journal, records
 from tenax.store.records import Json, JsonObject
+
+if TYPE_CHECKING:
+    from tenax.store.store import Store
 
 VERSIONS, REQUESTS = "versions", "requests"
 VERSION = "version"  # in the notes of a checkpoint: the version of the topology that its tasks are of
@@ -25,39 +29,31 @@ _NUMBERED = re.compile(r"(\d{8})\.json")
 
 def read_versions(store: Path) -> tuple[TopologyVersion, ...]:
     """All versions of a store, the first one first; none if it has none yet."""
-    versions = tuple(_version(store / VERSIONS / f"{number:08d}.json") for number in _numbers(store / VERSIONS))
+    where = store / VERSIONS
+    versions = tuple(from_record(record, str(where)) for record in journal.read(where))
     for number, version in enumerate(versions, start=1):
         if version.number != number:
             raise DamagedStore(
-                f"{store / VERSIONS}: versions of a topology are numbered without gaps, found {version.number} in "
-                f"place of {number}: restore the missing file from a copy"
+                f"{where}: versions of a topology are numbered without gaps, found {version.number} in place of "
+                f"{number}: restore the log from a copy"
             )
     return versions
 
 
 def begun_after(store: Path) -> int:
     """The batch behind which the newest version begins: all results up to it are committed."""
-    numbers = _numbers(store / VERSIONS)
-    return _version(store / VERSIONS / f"{numbers[-1]:08d}.json").after if numbers else 0
+    versions = read_versions(store)
+    return versions[-1].after if versions else 0
 
 
-def record_version(store: Path, version: TopologyVersion, check_epoch: Callable[[], None]) -> None:
-    """Make a version count; repeated after it was refused half-way, it is found there.
+def record_version(store: Store, version: TopologyVersion) -> None:
+    """Make a version count; if it cannot be written nothing is left of it, and it may be tried again.
 
-    Raises EpochLost if a newer driver has made another one of this number.
+    Raises EpochLost if a newer driver has taken over: that one has found this version, or it never counts.
     """
-    check_epoch()
-    durable.make_folder(store / VERSIONS, below=store)
-    path = store / VERSIONS / f"{version.number:08d}.json"
-    try:
-        durable.create_exclusively(path, records.encode(to_record(version)))
-    except FileExistsError:
-        check_epoch()
-        if _version(path) != version:
-            raise EpochLost(
-                f"{path}: a version of a topology is recorded once, found another one: let this driver end"
-            ) from None
-    check_epoch()
+    known = read_versions(store.folder)
+    if version not in known:
+        store.versions.append(to_record(version))
 
 
 def ask(store: Path, target: Target) -> int:
@@ -163,10 +159,6 @@ def from_record(record: JsonObject, where: str) -> TopologyVersion:
         records.text(record, "cause"),
         records.integer(record, "request"),
     )
-
-
-def _version(path: Path) -> TopologyVersion:
-    return from_record(records.decode_object(durable.read_bytes(path), str(path)), str(path))
 
 
 def _counts(value: Json) -> Mapping[str, int]:

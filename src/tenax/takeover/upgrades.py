@@ -39,7 +39,7 @@ def complete(store: Store) -> None:
     recorded = len(topology_versions.read_versions(store.folder))
     for version in _made(store.changes):
         if version.number > recorded:
-            topology_versions.record_version(store.folder, version, store.check_epoch)
+            topology_versions.record_version(store, version)
 
 
 def _made(changes: Sequence[JsonObject]) -> list[TopologyVersion]:

@@ -316,7 +316,7 @@ class Driver:
 
     def _prepare_version(self, target: Target, *, asked: bool = False) -> None:
         try:
-            ready = prepare(self._taken, target, self.settings.protection, self._places)
+            ready = prepare(self._taken, target, self.settings, self._places)
         except TenaxError as error:
             self._rescales.refused(target, str(error))
             return
@@ -396,7 +396,7 @@ class Driver:
             case instructions.Rescale():
                 ready = self._rescales.ready(instruction.target)
                 if ready is None:
-                    ready = prepare(self._taken, instruction.target, self.settings.protection, self._places)
+                    ready = prepare(self._taken, instruction.target, self.settings, self._places)
                 self._events.put(record(self._taken, instruction, ready))
         return None
 
@@ -421,5 +421,6 @@ class Driver:
         return events.Started(
             *(self.store.epoch, nodes, taken.checkpoint, logged, published, taken.load),
             passes=taken.begun,
+            shown=self.publisher.highest,
             next_version=taken.next_version,
         )

@@ -37,6 +37,10 @@ class Rescales:
         with self._lock:
             if target is None or target.request == self._looked_at:
                 return None
+            done = {version.request for version in topology_versions.read_versions(self._store.folder)}
+            if target.request in done:  # a driver that died as it switched could not say so
+                topology_versions.answer(self._store.folder, target.request, done=True, words="by an earlier driver")
+                return None
             self._looked_at = target.request
         topology_versions.overtake(self._store.folder, target.request)
         return target

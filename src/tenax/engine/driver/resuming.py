@@ -95,7 +95,7 @@ def take_over(application: Application, folder: Path, settings: Settings, observ
     known = _known(declared, folder, changes)
     running = rescaled(declared, known[-1])
     if not changes.versions and not read_versions(folder):
-        record_version(folder, known[0], store.check_epoch)
+        record_version(store, known[0])
     run_id = f"{store.identity}-{store.epoch}"
     publisher = Publisher(application, folder, store.identity, store.epoch, changes.elsewhere)
     publisher.begin(TaskGraph(running.topology), known[-1].after)

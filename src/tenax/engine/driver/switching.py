@@ -6,6 +6,7 @@ tasks, what is shipped to the workers, the plan of protection. The record in the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tenax.application.application import Application
@@ -20,9 +21,9 @@ from tenax.engine.driver.resuming import TakenOver
 from tenax.engine.protection import Protected, planned
 from tenax.engine.shipping import pack
 from tenax.engine.worker.orders import VERSION_SIGN, Places, Shipped
+from tenax.errors import InvalidRequest, StoreFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
-from tenax.model.protection import Protection
 from tenax.model.settings import Settings
 from tenax.model.topology_versions import Target, TopologyVersion, moved_groups
 from tenax.operators.keys import KEY_GROUPS
@@ -52,7 +53,7 @@ class Switched:
     prepared: Prepared
 
 
-def prepare(taken: TakenOver, target: Target, protection: Protection, places: Places) -> Prepared:
+def prepare(taken: TakenOver, target: Target, settings: Settings, places: Places) -> Prepared:
     """Make ready what a version needs; refuses, in one line, one that cannot be."""
     if target.version is None:
         version = next_version(
@@ -62,8 +63,24 @@ def prepare(taken: TakenOver, target: Target, protection: Protection, places: Pl
     else:
         version = target.version
     application = rescaled(taken.declared, version)
-    plan = planned(application.topology, protection)
+    _check_room(application, for_version(settings, version))
+    plan = planned(application.topology, settings.protection)
     return Prepared(target, version, application, plan, pack(Shipped(application, places)))
+
+
+def _check_room(application: Application, settings: Settings) -> None:
+    """Refuse tasks that no cluster of these settings has room for: they would wait for ever."""
+    cluster = settings.cluster
+    if cluster.slots is None:
+        return
+    graph = TaskGraph(application.topology)
+    wanted = sum(float(graph.cost[number]) for number in range(len(graph)) if graph.producers_of(number))
+    room = cluster.slots * (cluster.most_nodes - cluster.standby_nodes)
+    if wanted > room:
+        raise InvalidRequest(
+            f"a rescale leaves room for all tasks, found {wanted:g} slots wanted and {room:g} on "
+            f"{cluster.most_nodes - cluster.standby_nodes} nodes: ask for fewer tasks or more nodes"
+        )
 
 
 def changes_anything(present: TopologyVersion, version: TopologyVersion) -> bool:
@@ -76,10 +93,10 @@ def record(taken: TakenOver, order: Rescale, prepared: Prepared) -> Switched:
     version = prepared.version
     if order.target.version is None:
         version = replace(version, after=order.cut.newest_batch)
-        topology_versions.record_version(taken.store.folder, version, taken.store.check_epoch)
-    topology_versions.answer(
-        taken.store.folder, version.request, done=True, words=f"from batch {version.after + 1} on: {order.target.words}"
-    )
+        topology_versions.record_version(taken.store, version)
+    with suppress(StoreFailed):  # it counts from here on, whether the answer can be written or not
+        words = f"from batch {version.after + 1} on: {order.target.words}"
+        topology_versions.answer(taken.store.folder, version.request, done=True, words=words)
     return Switched(order, replace(prepared, version=version))
 
 
