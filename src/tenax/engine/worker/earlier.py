@@ -24,7 +24,8 @@ class Earlier:
     """Finds segments of tasks that were on this node before their operators were rescaled.
 
     - A segment is the same if it is of the same task and name, as long, and has the same checksum.
-    - What the process held in memory comes first, then the files of the newest versions on the node.
+    - What the process held in memory comes first, then the files of the newest versions on the node: another process
+      of the node may have stepped its tasks until now.
     """
 
     def __init__(self, states: States) -> None:
