@@ -17,7 +17,7 @@ from tenax.operators.chunks import decode
 if TYPE_CHECKING:
     from tenax.engine.worker.states import States
 
-NEWEST = 2  # versions of a task whose files are looked into
+NEWEST = 20  # versions of a task whose files are looked into: more than are made until files are trimmed
 
 
 class Earlier:
@@ -39,7 +39,7 @@ class Earlier:
         return next(self._on_disk(self._states.folder(task), name, piece), None)
 
     def _on_disk(self, folder: Path, name: str, piece: Segment) -> Iterator[pl.DataFrame]:
-        for path in sorted(folder.glob("*.seg"))[-NEWEST:]:
+        for path in sorted(folder.glob("*.seg"), reverse=True)[:NEWEST]:
             with contextlib.suppress(DamagedStore, FileNotFoundError):  # the store has it
                 for known in read_index(path).get(name, ()):
                     if _is_same(known, piece) and not known.is_stored:
