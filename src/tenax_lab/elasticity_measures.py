@@ -61,6 +61,7 @@ def switches(plan: ElasticPlan, own: pl.DataFrame) -> list[Row]:
                 - max((t for t in finals if t <= at_s), default=at_s),
                 "rhythm_s": float(np.median(np.diff(before["final_s"].to_numpy()))) if before.height > 1 else 0.0,
                 "throughput": throughput(outputs, at_s) / came,
+                "state_bytes": int(state_bytes),
                 "group_bytes": group_bytes,
                 "read_bytes": read,
                 "again_bytes": again,

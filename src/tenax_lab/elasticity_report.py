@@ -81,7 +81,7 @@ def _rescale(plan: ElasticPlan, _: Case, own: pl.DataFrame) -> tuple[Table, list
     measured = frame(switches(plan, own))
     busy = own.filter(pl.col("after_s") < value(measured, pl.col("after_s").min()), what=PASS)["seconds"]
     share = float(str(busy.median())) / plan.batch_s
-    state_mb = value(own.filter(what=PASS), pl.col("state_bytes").max()) / 1e6
+    state_mb = value(measured, pl.col("state_bytes").max()) / 1e6
     made = table(
         f"Rescales by hand under {100 * share:.0f} % load with a state of {state_mb:,.0f} MB; latencies in s",
         measured,

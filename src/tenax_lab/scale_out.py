@@ -50,12 +50,12 @@ class ScaleOutPlan(Plan[Case]):
     One thing after the other, every `apart` batches; a node that was lost comes back into the pool in between.
     """
 
-    seconds: int = 34
+    seconds: int = 28
     window_s: int = 8
     wait_us: int = 600
     checkpoint_every: int = 5
     first: int = 8
-    apart: int = 4
+    apart: int = 3
 
     def load(self, case: Case) -> Load:
         """What has to be done."""

@@ -74,6 +74,22 @@ def test_a_task_that_stays_on_its_node_reads_nothing_from_the_store(
     assert state["keys/4"].equals(wanted.filter(pl.Series(groups)))
 
 
+def test_another_process_of_the_node_finds_it_some_batches_later(
+    left: tuple[States, tuple[StoredSegment, ...]], tmp_path: Path
+) -> None:
+    states, stored = left
+    places, here = Places(tmp_path / "nodes", tmp_path / "store"), half(stored)
+    first = States(places, "node")
+    first.earlier = Earlier(states)
+    held = first.load(Version(TASK, 4, AFTER), here, Counts(), ["key"])
+    for batch in range(5, 12):
+        first.save(Version(TASK, batch, AFTER), held.index, held.state)
+    second = States(places, "node")
+    second.earlier = Earlier(second)
+    assert second.load(Version(TASK, 11, AFTER), None, Counts(), ["key"]).state["keys/4"].equals(held.state["keys/4"])
+    assert first.read_bytes == second.read_bytes == 0
+
+
 def test_what_is_not_there_is_read_from_the_store(
     left: tuple[States, tuple[StoredSegment, ...]], tmp_path: Path
 ) -> None:

@@ -17,14 +17,15 @@ from tenax.operators.chunks import decode
 if TYPE_CHECKING:
     from tenax.engine.worker.states import States
 
-NEWEST = 2  # versions of a task whose files are looked into
+NEWEST = 20  # versions of a task whose files are looked into: more than are made until files are trimmed
 
 
 class Earlier:
     """Finds segments of tasks that were on this node before their operators were rescaled.
 
     - A segment is the same if it is of the same task and name, as long, and has the same checksum.
-    - What the process held in memory comes first, then the files of the newest versions on the node.
+    - What the process held in memory comes first, then the files of the newest versions on the node: another process
+      of the node may have stepped its tasks until now.
     """
 
     def __init__(self, states: States) -> None:
@@ -38,7 +39,7 @@ class Earlier:
         return next(self._on_disk(self._states.folder(task), name, piece), None)
 
     def _on_disk(self, folder: Path, name: str, piece: Segment) -> Iterator[pl.DataFrame]:
-        for path in sorted(folder.glob("*.seg"))[-NEWEST:]:
+        for path in sorted(folder.glob("*.seg"), reverse=True)[:NEWEST]:
             with contextlib.suppress(DamagedStore, FileNotFoundError):  # the store has it
                 for known in read_index(path).get(name, ()):
                     if _is_same(known, piece) and not known.is_stored:

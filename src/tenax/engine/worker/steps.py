@@ -109,7 +109,7 @@ class Worker:
         self.application = application
         self.graph = TaskGraph(application.topology)
         self.states = States(places, node)
-        self.states.earlier = earlier
+        self.states.earlier = earlier or Earlier(self.states)
         self._first: PassId | None = None
         self.names = [str(task) for task in self.graph.tasks(range(len(self.graph)))]
         self.computations = [self._computation(operator.name) for operator in self.graph.operators]
@@ -137,7 +137,7 @@ class Worker:
         """One stage of a pass on this node: a bundle for every node."""
         self._first = self._first or order.pass_id
         if order.pass_id != self._first:
-            self.states.earlier = None  # by now every task here has begun
+            self.states.earlier = Earlier(self.states)  # what was in memory goes: by now every task here has begun
         sent = [Bundle() for _ in order.layout.nodes]
         inbox: dict[Address, Chunk] = {}
         failures: list[Failure] = []
