@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dialogues import SETTINGS, TREE, A, B, C, D, Dialogue, E, goes_on
 
+from tenax.control.placement.balancing import keeping
 from tenax.model.cluster import Node
+from tenax.model.plans import Placement
 from tenax.model.protection import Strategy
 from tenax.model.tasks import Task
 
@@ -107,3 +109,23 @@ def test_a_sweep_that_a_move_overtakes_stores_what_there_is() -> None:
     talk.gains(N2)
     assert moves(goes_on(talk, 8)) == ["move e[0] n2"]
     assert talk.coordinator.state.newest.oldest_batch >= 8
+
+
+def test_behind_a_switch_tasks_stay_where_most_of_their_states_lies() -> None:
+    placed = {A: "n1", B: "n2", C: "n1", D: "n2", E: "n1"}
+    place = keeping(lambda *_: Placement(placed, {B: "n1"}), {B: ("n1", 500.0), A: ("n1", 0.0)})
+    placement = place(TREE, (N1, N2), {})
+    assert placement.primaries[B] == "n1"  # it is the heaviest: the two nodes change their names
+    assert placement.primaries[A] == "n2"
+    assert placement.replicas[B] == "n2"
+
+
+def test_nodes_of_another_kind_do_not_take_each_others_tasks() -> None:
+    standby = Node("n2", standby=True)
+    place = keeping(lambda *_: Placement({B: "n1"}, {}), {B: ("n2", 500.0)})
+    assert place(TREE, (N1, standby), {}).primaries[B] == "n1"
+
+
+def test_what_was_on_a_node_that_is_gone_decides_nothing() -> None:
+    place = keeping(lambda *_: Placement({B: "n1", C: "n2"}, {}), {B: ("n9", 500.0), C: ("n2", 1.0)})
+    assert place(TREE, (N1, N2), {}).primaries == {B: "n1", C: "n2"}

@@ -7,7 +7,7 @@ live passes, they change places between two passes. Sources have nothing but a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -15,12 +15,14 @@ from tenax.control.copies import Copy, TaskState
 from tenax.control.notices import TasksMoved
 from tenax.control.placement.assignment import for_primaries
 from tenax.control.placement.capacity import Capacity, in_use
-from tenax.control.run import Run
+from tenax.control.run import Place, Run
 from tenax.control.state import RunState
 from tenax.control.versions import Cut
 from tenax.errors import TenaxError
 from tenax.model.cluster import Node
+from tenax.model.graph import TaskGraph
 from tenax.model.plans import Placement
+from tenax.model.tasks import Task
 
 WORTH_MOVING = 0.96  # of what the fullest node holds: measured costs differ a little from one time to the next
 
@@ -72,15 +74,41 @@ def first_places(run: Run, capacity: Capacity, nodes: Sequence[Node]) -> Placeme
     return run.place(capacity.graph(for_primaries(nodes)), nodes, limits)
 
 
+def keeping(place: Place, held: Mapping[Task, tuple[str, float]]) -> Place:
+    """The same placement with nodes of the same kind exchanged, so that tasks stay where most of their states lies.
+
+    `held` says on which node a task was before the topology had another version, and what it weighs.
+    """
+
+    def placed(graph: TaskGraph, nodes: Sequence[Node], limits: Mapping[str, float]) -> Placement:
+        placement = place(graph, nodes, limits)
+        common: Counter[tuple[str, str]] = Counter()
+        for task, node in placement.primaries.items():
+            if task in held:
+                common[node, held[task][0]] += 1 + round(held[task][1])
+        names = _names(nodes, common)
+        return Placement(
+            {task: names[node] for task, node in placement.primaries.items()},
+            {task: names[node] for task, node in placement.replicas.items()},
+        )
+
+    return placed
+
+
 def _renamed(nodes: Sequence[Node], here: list[str], there: list[str]) -> list[str]:
-    """A placement with nodes of the same kind exchanged, so that many tasks stay where they are. O(nodes²)."""
+    """A placement with nodes of the same kind exchanged, so that many tasks stay where they are."""
+    names = _names(nodes, Counter(zip(there, here, strict=True)))
+    return [names[name] for name in there]
+
+
+def _names(nodes: Sequence[Node], common: Mapping[tuple[str, str], int]) -> dict[str, str]:
+    """Which node of a placement is which, so that they have much in common with those of another one. O(nodes²)."""
     kinds = {node.name: (node.slots, node.standby) for node in nodes}
-    common = Counter(zip(there, here, strict=True))
     names: dict[str, str] = {}
-    for old, new in sorted(product(kinds, kinds), key=lambda pair: (-common[pair], pair[0] != pair[1], pair)):
+    for old, new in sorted(product(kinds, kinds), key=lambda pair: (-common.get(pair, 0), pair[0] != pair[1], pair)):
         if old not in names and new not in names.values() and kinds[old] == kinds[new]:
             names[old] = new
-    return [names[name] for name in there]
+    return names
 
 
 def change_places(run: Run, state: RunState) -> tuple[RunState, TasksMoved | None]:

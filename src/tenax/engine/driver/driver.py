@@ -6,9 +6,11 @@ import math
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tenax.application.application import Application, check_rebuilt
@@ -19,6 +21,8 @@ from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.narrator import Happening, sentence
 from tenax.control.notices import Notice
+from tenax.control.placement.balancing import keeping
+from tenax.control.placement.spreading import place_tasks
 from tenax.control.records import plain
 from tenax.control.run import Place
 from tenax.engine.driver.answers import failed
@@ -40,6 +44,7 @@ from tenax.engine.driver.switching import (
     changes_anything,
     for_version,
     groups_of,
+    homes,
     prepare,
     record,
     started,
@@ -57,6 +62,7 @@ from tenax.errors import EpochLost, StartStopped, StoreFailed, TenaxError
 from tenax.model.graph import TaskGraph
 from tenax.model.protection import Strategy
 from tenax.model.settings import Settings
+from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target
 
 POLL_S = 0.05
@@ -212,12 +218,14 @@ class Driver:
         )
         self.observer.begun(self.application, self._taken.version)
 
-    def _coordinator(self) -> Coordinator:
-        """The coordinator of the version that the run is in."""
+    def _coordinator(self, held: Mapping[Task, tuple[str, float]] | None = None) -> Coordinator:
+        """The coordinator of the version that the run is in; tasks stay where they are `held`, as far as can be."""
         plan, settings = self.plan, for_version(self.settings, self._taken.version)
         groups = groups_of(self.application) if settings.elastic.elastic else ()
-        published = self.publisher.published
-        return Coordinator(self.graph, settings, plan.retain, plan.replicas, published, self._place, groups)
+        published, place = self.publisher.published, self._place
+        if held:
+            place = keeping(place or partial(place_tasks, retain=frozenset(plan.retain)), held)
+        return Coordinator(self.graph, settings, plan.retain, plan.replicas, published, place, groups)
 
     def _watch_queries(self) -> QueryWatch:
         interval_s = self.settings.batches.batch_s
@@ -280,7 +288,9 @@ class Driver:
             pool.submit(self._membership.release, leaving, len(nodes))
         if state.wrap_up is not None:
             self._events.put(events.StopRequested(state.wrap_up.reason))
-        return self._coordinator(), started(coordinator, before, self._taken, switched.order, nodes)
+        return self._coordinator(homes(state, before.graph)), started(
+            coordinator, before, self._taken, switched.order, nodes
+        )
 
     def _record(self, kind: str, happening: Happening) -> None:
         """Write down what happens, with the narrator's words where it has some."""

@@ -14,7 +14,9 @@ from tenax.application.scaling import next_version, rescaled, scaling_groups
 from tenax.control import events
 from tenax.control.coordinator import Coordinator
 from tenax.control.instructions import Rescale
+from tenax.control.load import TaskLoad
 from tenax.control.rescaling import handed_over
+from tenax.control.state import RunState
 from tenax.control.versions import PassId
 from tenax.engine.driver.ordering import Ordering
 from tenax.engine.driver.resuming import TakenOver
@@ -25,6 +27,7 @@ from tenax.errors import InvalidRequest, StoreFailed
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
+from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target, TopologyVersion, moved_groups
 from tenax.operators.keys import KEY_GROUPS
 from tenax.planning.scaling import Group
@@ -154,6 +157,16 @@ def started(
     load = shared_load(state.load, before.application, now.application) if state.load.batches else None
     begins = handed_over(state, order, cut, nodes, dict(now.publisher.published), now.next_version)
     return replace(begins, load=load, watch=state.period.watch)
+
+
+def homes(state: RunState, graph: TaskGraph) -> dict[Task, tuple[str, float]]:
+    """Where the tasks are, and the bytes of their states, as far as measured."""
+    load = state.load.tasks if len(state.load.tasks) == len(graph) else (TaskLoad(),) * len(graph)
+    return {
+        graph.task(number): (task.primary.node, load[number].state_bytes)
+        for number, task in enumerate(state.tasks)
+        if task.primary is not None
+    }
 
 
 def staying(nodes: tuple[Node, ...], count: int | None) -> tuple[Node, ...]:
