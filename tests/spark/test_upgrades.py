@@ -27,7 +27,7 @@ from tenax.engine.session import Session
 from tenax.errors import UnsuitableStore
 from tenax.model.protection import Strategy
 from tenax.model.settings import Settings
-from tenax.store.topology_versions import read_versions
+from tenax.store.topology_versions import VERSIONS, read_versions
 from tenax.takeover.verification import verify
 
 ROWS, BATCH_ROWS, LAST, KEYS = 4_500, 500, 9, 4
@@ -129,7 +129,9 @@ def test_a_driver_killed_as_an_upgrade_begins_is_followed_by_one_that_completes_
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if moment == "recorded":  # as if it had been killed a moment earlier still, between its two records
-        (store / "versions" / "00000002.json").unlink()
+        newest = max((store / VERSIONS).glob("*.jsonl"))
+        newest.write_bytes(b"".join(newest.read_bytes().splitlines(keepends=True)[:-1]))
+        assert len(read_versions(store)) == 1
     watcher = Watcher()
     finish(new, store, upgrading(), cluster, watcher)
     assert not [words for words in watcher.messages if "operator" in words], "it is remembered"
@@ -140,7 +142,7 @@ def test_a_driver_killed_as_an_upgrade_begins_is_followed_by_one_that_completes_
 def upgraded(store: Path, batch: int, folder: Path, moment: str) -> bool:
     """Whether a driver has come as far as that in its upgrade."""
     if moment == "recorded":
-        return (store / "versions" / "00000002.json").exists()
+        return len(read_versions(store)) > 1
     return published(folder / "short") > batch
 
 
