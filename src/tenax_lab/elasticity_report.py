@@ -54,9 +54,10 @@ def report(plan: ElasticPlan, observed: pl.DataFrame) -> Findings:
         remarks=(
             "tasks wait instead of computing, so that nodes count on a machine with fewer cores than nodes; what "
             "computes would gain no more than there are cores",
-            "bytes read are those that the first pass behind a switch read from the store; later ones are read by the "
-            "second process of a node, which has not held what it asks for. All lie on one disk here, and come from "
-            "its cache. Bytes that move are those of all states times the part of the key groups that move",
+            "bytes read are those that the first pass behind a switch read from the store: a segment is read whole by "
+            "every task that has part of it, unless it lies on the task's node; later ones are read by the second "
+            "process of a node. All lie on one disk here, and come from its cache. Bytes that move are those of all "
+            "states times the part of the key groups that move",
             "throughput around a switch: rows that became final from 5 s before to 5 s behind it, over those that came",
             "waiting: how long before a pass began the last row of the batch before it had come, in batch intervals: 1 "
             "where a run keeps up",
