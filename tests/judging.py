@@ -17,6 +17,8 @@ from tenax.control.instructions import (
     PlanBackups,
     Publish,
     Reading,
+    RequestNodes,
+    Rescale,
     RunPass,
     Step,
     Stop,
@@ -24,11 +26,13 @@ from tenax.control.instructions import (
     Trim,
     Wake,
 )
-from tenax.control.notices import RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
-from tenax.control.versions import NO_PASS, PassId, Version
+from tenax.control.notices import Notice, RecoveryBegun, ReplicaPromoted, RolledBack, TasksMoved
+from tenax.control.versions import NO_PASS, PassId, RestorePoint, Version
 from tenax.model.graph import TaskGraph
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
+
+_BESIDE = Notice | Wake | RequestNodes | Stop  # what an event calls for by itself
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class Judge:
         self.publishing: Publish | None = None
         self.storing: StoreCheckpoint | None = None
         self.planning: PlanBackups | None = None
+        self.switching: Rescale | None = None
         self.wakes: list[Wake] = []
         self.stopped: Stop | None = None
         self.disturbed = False
@@ -85,6 +90,7 @@ class Judge:
         """Judge instructions and notices, and note what they set going."""
         for each in decided:
             assert self.stopped is None, "nothing is instructed after a stop"
+            assert self.switching is None or isinstance(each, _BESIDE), "nothing is decided while a rescale switches"
             match each:
                 case RunPass():
                     self._run_pass(each)
@@ -117,6 +123,8 @@ class Judge:
                     assert self.planning is None, "backups are planned once at a time"
                     assert each.batch == self.finished
                     self.planning = each
+                case Rescale():
+                    self._rescale(each)
                 case Wake():
                     self.wakes.append(each)
                 case Stop():
@@ -249,10 +257,15 @@ class Judge:
 
     def _store(self, order: StoreCheckpoint) -> None:
         assert self.storing is None
-        assert tuple(version.task for version in order.versions) == self.tasks
-        assert order.cut.points == order.versions
-        assert {version.batch for version in order.versions} == {order.cut.number}
-        assert order.cut.number <= min(self.finished, *self.published.values()), "checkpoints are of published batches"
+        points = order.cut.points
+        assert tuple(point.task for point in points) == self.tasks
+        stored = {version for versions in self.checkpoints.values() for version in versions}
+        assert set(points) <= stored | set(order.versions), "what is not stored already is"
+        assert set(order.versions) <= set(points)
+        assert {point.batch for point in points} == {order.cut.newest_batch}
+        assert order.cut.newest_batch <= min(self.finished, *self.published.values()), (
+            "checkpoints are of published batches"
+        )
         for version, node in zip(order.versions, order.nodes, strict=True):
             if self.producers[version.task]:
                 assert version in self.nodes[node].versions, "checkpoints are of versions that are there"
@@ -262,7 +275,23 @@ class Judge:
     def seal(self, order: StoreCheckpoint) -> None:
         """A checkpoint is stored."""
         self.storing = None
-        self.checkpoints[order.cut.number] = order.versions
+        self.checkpoints[order.cut.newest_batch] = tuple(map(_version, order.cut.points))
+
+    def _rescale(self, order: Rescale) -> None:
+        working = [*self.running, self.storing, self.publishing]
+        assert working == [None, None], "nothing runs while a rescale switches"
+        assert {point.batch for point in order.cut.points} == {self.finished}
+        assert order.cut.points == self.checkpoints[self.finished], "a version begins where all tasks are stored"
+        assert {*self.published.values()} == {self.finished}, "behind all results, and before all others"
+        self.switching = order
+
+    def switch(self, made_by: PassId) -> tuple[Version, ...]:
+        """The next version of the topology has begun, of the same tasks, under new names."""
+        batch, self.switching, self.planning = self.finished, None, None
+        points = tuple(Version(task, batch, made_by) for task in self.tasks) if batch else self.checkpoints[0]
+        self.checkpoints[batch] = points
+        self.accurate |= set(points)
+        return points
 
     def _trim(self, order: Trim) -> None:
         newest = sorted(self.checkpoints)[-2:]
@@ -288,3 +317,8 @@ class Judge:
             assert self.ended
             assert self.finished == self.logged
         self.stopped = stop
+
+
+def _version(point: RestorePoint) -> Version:
+    assert isinstance(point, Version)
+    return point

@@ -19,7 +19,7 @@ from tenax.cli.options import command_line
 from tenax.model.settings import CONCERNS, Settings, declared
 
 WITHOUT_OPTION = {"replay", "checkpoints"}  # for programs alone; said with --checkpoint
-ONLY_RUN = {"master", "keep_batches", "accept_changes", "drain"}
+ONLY_RUN = {"master", "keep_batches", "accept_changes", "upgrade", "drain"}
 OWN: Mapping[str, set[str]] = {
     "run": {"store"},
     "chaos": {

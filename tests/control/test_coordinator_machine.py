@@ -22,6 +22,8 @@ from tenax.control.events import (
     PlanningFailed,
     Published,
     PublishFailed,
+    RescaleAsked,
+    RescaleFailed,
     Started,
     StopRequested,
     TaskReport,
@@ -30,6 +32,7 @@ from tenax.control.events import (
 from tenax.control.instructions import Outcome, RunPass
 from tenax.control.load import TRUSTED, Load, TaskLoad
 from tenax.control.recovery.failures import DeadlinePassed, JobFailed, NodeGone, OperatorRaised, PassFailure, Refused
+from tenax.control.rescaling import handed_over
 from tenax.control.versions import Cut, PassId, Version
 from tenax.model.cluster import Node
 from tenax.model.graph import TaskGraph
@@ -37,6 +40,7 @@ from tenax.model.protection import Backups, Outputs, Recovery
 from tenax.model.settings import Settings
 from tenax.model.tasks import Task
 from tenax.model.topology import Input, Operator, Partitioning, Topology
+from tenax.model.topology_versions import Target
 from tenax.planning.promises import Promise
 
 # a[0] ──▶ e[0] (output)
@@ -235,6 +239,28 @@ class CoordinatorMachine(RuleBasedStateMachine):
         else:
             self.tell(PlanningFailed(asked.batch, "no time", PlanKind.BACKUPS))
 
+    @precondition(lambda self: self.judge.stopped is None)
+    @rule(really=OFTEN, nodes=st.sampled_from([None, None, 1, MOST_NODES]))
+    def ask_to_rescale(self, really: bool, nodes: int | None) -> None:
+        if really:
+            self.judge.take(self.coordinator.handle(RescaleAsked(Target(nodes=nodes))))
+
+    @precondition(lambda self: self.judge.switching and self.judge.stopped is None)
+    @rule(works=OFTEN, refused=st.booleans())
+    def switch(self, works: bool, refused: bool) -> None:
+        order, state = self.judge.switching, self.coordinator.state
+        assert order is not None
+        if not works:
+            self.judge.switching = None
+            self.tell(RescaleFailed(order.attempt, "no space", refused))
+            return
+        points = self.judge.switch(PassId(self.epoch, order.passes + 1))
+        self.coordinator = Coordinator(GRAPH, self.bounds, self.retain, self.replicas)
+        cut = Cut(order.cut.number, points)
+        self.tell(handed_over(state, order, cut, state.nodes, dict(self.judge.published)))
+        if state.wrap_up is not None:
+            self.judge.take(self.coordinator.handle(StopRequested()))
+
     @precondition(lambda self: self.judge.wakes)
     @rule()
     def wake(self) -> None:
@@ -250,7 +276,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def repeat_an_answer(self, data: st.DataObject) -> None:
         event = data.draw(st.sampled_from(self.answered))
-        if not (isinstance(event, CheckpointFailed) and self.judge.storing):  # it might answer the next attempt
+        judge = self.judge
+        next_attempts = (
+            (CheckpointFailed, judge.storing),
+            (RescaleFailed, judge.switching),
+            (LoggingFailed, judge.logging),
+        )
+        if not any(isinstance(event, kind) and asked for kind, asked in next_attempts):  # it might answer these
             self.means_nothing(event)
 
     @rule(number=st.integers(0, 40), epoch=st.integers(0, 5), batch=st.integers(100, 110))
@@ -311,7 +343,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if not hasattr(self, "judge") or self.judge.stopped is not None:
             return
         judge = self.judge
-        works = bool(judge.running or judge.publishing or judge.storing)
+        works = bool(judge.running or judge.publishing or judge.storing or judge.switching)
         if judge.logged > judge.finished and self.enough_room():
             assert works
         assert works or judge.logging or not self.enough_room()
@@ -350,6 +382,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.publish(True)
         elif judge.storing is not None:
             self.store(True)
+        elif judge.switching is not None:
+            self.switch(True, False)
         elif judge.logging is not None:
             self.log(8, True, False)
         else:

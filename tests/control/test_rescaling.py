@@ -98,9 +98,9 @@ def test_nodes_are_asked_for_before_anything_pauses() -> None:
     assert talk.tell(RescaleAsked(Target({"b": 3}, nodes=8))) == [
         "planned: b to 3 tasks, 8 nodes",
         "request 2 nodes",
+        "postponed: 8 nodes are wanted, and 6 are there",
     ]
-    waits = "postponed: 8 nodes are wanted, and 6 are there"
-    assert talk.finishes_live() == [PUBLISH, waits, *live(4, 7, "6/1.3")]  # it goes on
+    assert talk.finishes_live() == [PUBLISH, *live(4, 7, "6/1.3")]  # it goes on
     assert talk.gains(Node("n7")) == ["postponed: 8 nodes are wanted, and 7 are there"]
     assert talk.gains(Node("n8")) == []
     assert stage(talk) is Stage.PAUSED
@@ -108,7 +108,7 @@ def test_nodes_are_asked_for_before_anything_pauses() -> None:
 
 def test_the_pool_comes_on_top_of_the_nodes_that_are_wanted() -> None:
     talk = tree_at(4, settings=SETTINGS.but(pool=1))
-    assert talk.tell(RescaleAsked(Target({"b": 3}, nodes=8)))[-1] == "request 3 nodes"
+    assert "request 3 nodes" in talk.tell(RescaleAsked(Target({"b": 3}, nodes=8)))
 
 
 def test_nodes_that_do_not_come_are_not_waited_for_for_ever() -> None:

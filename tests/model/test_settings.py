@@ -117,6 +117,7 @@ OTHERS: dict[str, object] = {
     "cooldown": "26s",
     "handover": "replay",
     "accept_changes": ("speed",),
+    "upgrade": True,
     "drain": True,
     "replay": True,
 }

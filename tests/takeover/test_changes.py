@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from takeover.stores import BATCH, Totals, left, newest, recorded, refusal, standing, store_checkpoint
 
 from tenax.api.streams import Topology
 from tenax.application.application import Application
@@ -15,36 +16,18 @@ from tenax.application.schemas import to_record
 from tenax.connectors.files import files
 from tenax.connectors.generators import Pace
 from tenax.connectors.parquet import ParquetSink, parquet
-from tenax.connectors.sink import stage
 from tenax.connectors.workloads import elements
-from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, RestorePoint, Version
+from tenax.control.versions import NO_PASS, Cut, PassId, RebuildPoint, Version
 from tenax.errors import DamagedStore, EpochLost, InvalidRequest, UnsuitableStore
 from tenax.model.graph import TaskGraph
 from tenax.model.tasks import Task
-from tenax.operators.custom import Changes as StateChanges
 from tenax.operators.custom import KeyedComputation
 from tenax.store import cuts, records
-from tenax.store.checkpoints import Checkpoint, Manifests, ValidCheckpoint, upload_segments
+from tenax.store.checkpoints import Checkpoint
 from tenax.store.journal import Journal
 from tenax.store.store import Store
 from tenax.takeover.admission import admitted, fence
 from tenax.takeover.changes import NOTED, Changes
-
-
-class Totals(KeyedComputation):
-    keys = ("key",)
-    state_schema = pl.Schema({"key": pl.Int64(), "total": pl.Float64()})
-
-    def __init__(self, start: int = 0) -> None:
-        self.start = start
-
-    def step_keys(
-        self,
-        rows: pl.DataFrame,
-        state: pl.DataFrame,  # noqa: ARG002
-        watermark_us: int,  # noqa: ARG002
-    ) -> tuple[pl.DataFrame, StateChanges]:
-        return rows, StateChanges()
 
 
 class WiderTotals(Totals):
@@ -85,90 +68,8 @@ def application(
     return topology.build()
 
 
-BATCH = 4
-
-
-def left(
-    folder: Path,
-    built: Application,
-    *,
-    published: int = BATCH,
-    older: Sequence[str] = (),
-    rebuilt: Sequence[str] = (),
-    checkpoint: bool = True,
-) -> Path:
-    """A store as a run has left it: a checkpoint of a batch, and results published up to another one."""
-    store = folder / "store"
-    fingerprint = built.fingerprint()
-    changes = admitted(built, store, fingerprint, ())
-    opened = Store.open(store, changes.fingerprint, admitted=True)
-    for batch in range(1, published + 2):
-        opened.log_batch(batch, {"ranges": {}})
-    for name, sink in built.sinks.items():
-        committer = sink.committer(name, store, opened.identity, opened.epoch)
-        for batch in range(1, published + 1):
-            committer.commit(batch, [stage(sink, name, part, batch, "1.1", pl.DataFrame()) for part in range(2)])
-        committer.close()
-    if checkpoint:
-        store_checkpoint(opened, built, BATCH, BATCH, older, rebuilt)
-    opened.close()
-    return store
-
-
-def store_checkpoint(
-    store: Store, built: Application, number: int, batch: int, older: Sequence[str] = (), rebuilt: Sequence[str] = ()
-) -> Cut:
-    tasks = TaskGraph(built.topology).tasks(range(len(TaskGraph(built.topology))))
-    points: list[RestorePoint] = [
-        RebuildPoint(task, batch, 2)
-        if task.operator in rebuilt
-        else Version(task, batch - (task.operator in older), PassId(1, 3))
-        for task in tasks
-    ]
-    cut = Cut(number, tuple(points))
-    parts = {task: upload_segments(store.folder, task, {"base": b"state of %d" % batch}) for task in tasks}
-    notes = {
-        **cuts.to_record(cut),
-        "highest_us": {},
-        "schemas": to_record(built.schemas),
-    }
-    store.commit_checkpoint(Checkpoint(number, store.epoch, parts, {}, notes, cut.oldest_batch))
-    return cut
-
-
 def examined(store: Path, built: Application, *accept: str) -> Changes:
     return admitted(built, store, built.fingerprint(), accept)
-
-
-def recorded(store: Path, built: Application, *accept: str) -> Changes:
-    """What a driver does when it starts."""
-    changes = examined(store, built, *accept)
-    opened = Store.open(store, changes.fingerprint, admitted=True)
-    changes.record(opened, standing(store), changes.batch)
-    opened.close()
-    return changes
-
-
-def standing(store: Path) -> Cut | None:
-    newest_checkpoint = Manifests(store).newest_valid()
-    if not isinstance(newest_checkpoint, ValidCheckpoint):
-        return None
-    return cuts.from_record(newest_checkpoint.checkpoint.number, records.mapping(newest_checkpoint.checkpoint.notes))
-
-
-def newest(store: Store) -> Checkpoint:
-    newest_checkpoint = store.newest_valid()
-    assert isinstance(newest_checkpoint, ValidCheckpoint)
-    return newest_checkpoint.checkpoint
-
-
-def refusal(store: Path, built: Application, *accept: str) -> str:
-    before = sorted(path.name for path in (store / "epochs").iterdir())
-    with pytest.raises(UnsuitableStore) as refused:
-        examined(store, built, *accept)
-    assert "\n" not in str(refused.value)
-    assert sorted(path.name for path in (store / "epochs").iterdir()) == before, "nobody else was disturbed"
-    return str(refused.value)
 
 
 def test_the_same_code_changes_nothing(tmp_path: Path) -> None:

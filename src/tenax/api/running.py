@@ -65,7 +65,7 @@ def run(
 
     - With a `store` the next run goes on where this one ended; without, it is temporary and goes with the run.
     - `settings` are those of `protect(...)`, which they win over, and all others that `docs/running.md` lists: `nodes`,
-      `master`, `batch`, `max_rows`, `racks`, `accept_changes`, `drain`.
+      `master`, `batch`, `max_rows`, `racks`, `accept_changes`, `upgrade`, `drain`.
     - A `plan` is a file that `tenax plan all app.py ... --json` has printed: its replicas and backups, which stay as
       they are, in place of those of `protect(...)`.
     - Ctrl-C lets the running batches finish, stores a checkpoint and returns; a second one interrupts at once.
@@ -194,7 +194,8 @@ def _ran(
     if settings.start.drain:
         check_drained(application)
     ship_modules_in(_folder_of_main())
-    admitted(application, folder.resolve(), application.fingerprint(), settings.start.accept_changes)
+    start, fingerprint = settings.start, application.fingerprint()
+    admitted(application, folder.resolve(), fingerprint, start.accept_changes, upgrade=start.upgrade)
     if plan.replicas or plan.retain:
         progress.said(plan.line)
     with interruptible() as interrupts, contextlib.ExitStack() as stack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -37,7 +37,8 @@ def scaling_groups(application: Application) -> tuple[ScalingGroup, ...]:
     """
     order = application.topology.in_order
     group_of = {name: name for name in order}  # each by the first of its group
-    for producer, consumer in sorted(application.paired):
+    there = (pair for pair in sorted(application.paired) if group_of.keys() >= set(pair))  # some may have been left out
+    for producer, consumer in there:
         old, new = sorted((group_of[producer], group_of[consumer]), key=order.index)[::-1]
         group_of = {name: new if first == old else first for name, first in group_of.items()}
     members: dict[str, list[str]] = {}
@@ -108,6 +109,64 @@ def next_version(
     return TopologyVersion(present.number + 1, after, parallelism, tables, nodes, cause)
 
 
+def carried_over(
+    application: Application,
+    present: TopologyVersion,
+    staying: Collection[str],
+    keeping: Collection[str],
+    after: int,
+    cause: str,
+) -> TopologyVersion:
+    """The version that follows where other code takes over, with operators that the present one may not know.
+
+    Operators that are `keeping` states have the tasks and tables that these lie in, and so has whatever is rescaled
+    with them. Else those that are `staying` as they were have the tasks that they had, where that can be; all others
+    are as the application declares them.
+    """
+    declared = first_version(application)
+    parallelism, tables = dict(declared.parallelism), dict(declared.tables)
+    for group in scaling_groups(application):
+        chosen = _carried(application, group, present, staying, keeping)
+        if chosen is None:
+            continue
+        tasks, table = chosen
+        for name in group.operators:
+            parallelism[name] = tasks
+            if table is None:
+                tables.pop(name, None)
+            else:
+                tables[name] = table
+    return TopologyVersion(present.number + 1, after, parallelism, tables, present.nodes, cause)
+
+
+def _carried(
+    application: Application,
+    group: ScalingGroup,
+    present: TopologyVersion,
+    staying: Collection[str],
+    keeping: Collection[str],
+) -> tuple[int, Table | None] | None:
+    """The tasks and the table that a group takes over; None if it is as declared."""
+    states = {name: _standing(present, name) for name in group.operators if name in keeping}
+    fixed = next((name for name in group.operators if name in application.sources), None)
+    if fixed is not None:
+        states = {fixed: (application.topology.operator(fixed).parallelism, None), **states}
+    if len(set(states.values())) > 1:
+        standing = ", ".join(f"{name} has {tasks}" for name, (tasks, _) in states.items())
+        raise InvalidRequest(
+            f"{', '.join(map(repr, states))} are to share their rows task by task, so their states lie in the same "
+            f"tasks, found that they do not ({standing}): key the rows of one of them by key_by(...) before it"
+        )
+    if states:
+        return None if fixed is not None else next(iter(states.values()))
+    stays = [name for name in group.operators if name in staying]
+    return _standing(present, stays[0]) if stays and not group.reason else None
+
+
+def _standing(present: TopologyVersion, name: str) -> tuple[int, Table | None]:
+    return present.parallelism[name], present.tables.get(name)
+
+
 def rebalanced(table: Table, tasks: int) -> Table:
     """The same key groups for so many tasks, in equal shares that differ by at most 1; as few as can be move.
 
@@ -135,9 +194,14 @@ def rescaled(application: Application, version: TopologyVersion) -> Application:
     - Where the tasks of an operator change in number, its weights go: shares are equal then. Priorities of single tasks
       are those of the tasks that were; if they differ, each of the new ones has the highest, so none comes back later.
     - An edge whose ends both stay keeps its partitioning.
+    - Operators that the version does not know, because other code has made it, are as declared, or as their partners.
     """
     before = {operator.name: operator for operator in application.topology.operators}
     tasks = {name: version.parallelism.get(name, operator.parallelism) for name, operator in before.items()}
+    unknown = [name for name in before if name not in version.parallelism]
+    for group in scaling_groups(application) if unknown else ():
+        known = [name for name in group.operators if name not in unknown]
+        tasks |= {name: tasks[known[0]] for name in group.operators if known and name in unknown}
     operators = tuple(
         _with_tasks(operator, tasks[operator.name], _inputs(application, operator, tasks))
         for operator in application.topology.operators

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tenax.application.application import Application
 from tenax.application.traces import cause_of
@@ -22,6 +23,8 @@ from tenax.store.store import LoggedBatch, Store
 
 POLL_S = 0.02
 MICROSECONDS = 1_000_000
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class BatchPlanner:
       close: because partitions are idle, or because sources have ended.
     - A batch takes `limits` of each source, and `partition_bytes` of each of its partitions on average.
     - To `drain` means to end with what is there now: a source that has nothing new has ended.
+    - Batches may have been logged for other sources, by other code: what they say of sources that are no more is left
+      out, and sources that are new have nothing in them, and stand at their beginning.
     """
 
     def __init__(
@@ -77,7 +82,8 @@ class BatchPlanner:
         self._limits = limits
         self._partition_bytes = partition_bytes
         self._interval_s = interval_s
-        self._batches = {logged.number: _from_record(logged) for logged in store.batches}
+        self._batches = {logged.number: self._of_sources(_from_record(logged)) for logged in store.batches}
+        self._foreign = {logged.number for logged in store.batches if not self._is_of_sources(logged)}
         self._due_s = time.monotonic()
         self._has_more = True
         self._known_s: dict[int, float] = {}
@@ -156,7 +162,8 @@ class BatchPlanner:
 
         - Batches up to the checkpoint are never read again.
         - Results depend on those up to `bound`: they read the same rows again, or the source refuses.
-        - On later ones nothing depends: from the first that would read what has changed, they are planned anew.
+        - On later ones nothing depends: from the first that would read what has changed, or that was planned for other
+          sources than there are now, they are planned anew.
         """
         kept: dict[int, Batch] = {}
         forgotten = None
@@ -170,9 +177,9 @@ class BatchPlanner:
             last = kept[max(kept)]
             positions = {name: self._sources[name].resumed(position) for name, position in last.positions.items()}
             kept[last.number] = replace(last, positions=positions)
-        if kept != self._batches:
+        if kept != self._batches or self._foreign:
             self._store.replace_batches([LoggedBatch(number, _to_record(batch)) for number, batch in kept.items()])
-            self._batches = kept
+            self._batches, self._foreign = kept, set()
         return forgotten
 
     def forget_before(self, number: int, *, release: bool = False) -> None:
@@ -203,7 +210,28 @@ class BatchPlanner:
         }
         return replace(batch, ranges=ranges)
 
+    def _of_sources(self, batch: Batch) -> Batch:
+        """A batch as the sources that there are now have it."""
+        sources, operator = self._application.sources, self._application.topology.operator
+        done = tuple(name for name in batch.done if name in sources)
+        return Batch(
+            batch.number,
+            {name: batch.ranges.get(name) or (None,) * operator(name).parallelism for name in sources},
+            {name: position for name, position in batch.positions.items() if name in sources},
+            batch.rows,
+            batch.ended and len(done) == len(sources),
+            done,
+            Idle(_among(batch.idle.partitions, sources), _among(batch.idle.floors, sources)),
+            _among(batch.lateness_us, sources),
+        )
+
+    def _is_of_sources(self, logged: LoggedBatch) -> bool:
+        """Whether a batch was planned for the sources that there are now."""
+        return set(records.mapping(records.mapping(logged.data)["ranges"])) == set(self._application.sources)
+
     def _changed(self, batch: Batch) -> str | None:
+        if batch.number in self._foreign:
+            return "what there is to read"
         for name in self._application.sources:
             for planned in batch.ranges[name]:
                 what = None if planned is None else self._sources[name].changed(planned)
@@ -228,8 +256,8 @@ class BatchPlanner:
             return NothingNew(ended)
         logged = NONE_IDLE if before is None else self._idleness.kept_up(before.idle, before.lateness_us)
         idle = self._idleness.decide(answers, logged, done)
-        if before is not None and not planned and (done, idle.floors) == (before.done, logged.floors):
-            return NothingNew()
+        if before is not None and not planned and not ended and (done, idle.floors) == (before.done, logged.floors):
+            return NothingNew()  # where all have ended, and no batch says so, one is logged: windows close with it
         self._tell_idle(idle)
         self._has_more = any(plan.has_more(self._limits) for plan in planned.values())
         self._ready_s[number] = asked_s if ready_s is None else min(asked_s, ready_s)
@@ -346,6 +374,11 @@ def _from_record(logged: LoggedBatch) -> Batch:
         Idle(_numbers(data["idle"]), _floors(data["floors"])),
         {name: int(str(lateness)) for name, lateness in records.mapping(data["lateness_us"]).items()},
     )
+
+
+def _among(known: Mapping[str, Value], sources: Collection[str]) -> dict[str, Value]:
+    """What is known of these sources."""
+    return {name: value for name, value in known.items() if name in sources}
 
 
 def _numbers(data: Json) -> dict[str, tuple[int, ...]]:

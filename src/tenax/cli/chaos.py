@@ -27,7 +27,7 @@ Faults = list[str] | None
 OWN = ("store", "results", "replay", "cluster", "timeline.jsonl", "outcome.json", "driver.log")
 
 
-@configured(CHAOS, without=("master", "keep_batches", "accept_changes", "drain"))
+@configured(CHAOS, without=("master", "keep_batches", "accept_changes", "upgrade", "drain"))
 def chaos_command(
     given: Given,
     file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A Python file with a [bold]topology[/bold].")],

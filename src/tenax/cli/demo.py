@@ -52,7 +52,7 @@ ABOUT = (
 )
 
 
-@configured(DEMO, without=("master", "racks", "keep_batches", "accept_changes", "drain"))
+@configured(DEMO, without=("master", "racks", "keep_batches", "accept_changes", "upgrade", "drain"))
 def demo_command(
     given: Given,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where store, results and report go.")] = Path(

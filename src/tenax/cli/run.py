@@ -39,7 +39,8 @@ def run_command(
 
     The store remembers your code. Changed operators without state go on with the next batch, and the run says so;
     where a state is of the old code, the run is refused with what has changed, operator by operator, until you put it
-    back or accept with --accept-changes that these operators start empty.
+    back or accept with --accept-changes that these operators start empty. --upgrade lets other code take the store
+    over: operators may come and go, unchanged ones keep their states, and it says what becomes of each.
 
     Rows that come later than their source's [bold]lateness[/bold] allows are dropped and told of: their share, from
     which partitions, and which lateness would have kept 99.9 %. --strict-lateness stops instead. "w waits for s[1]"
@@ -58,6 +59,8 @@ def run_command(
     Example: tenax run examples/apps/traffic.py --plan plan.json
 
     Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --accept-changes speed-window,incidents
+
+    Example: tenax run examples/apps/traffic.py length=20s --store out/traffic --upgrade
     """
     from tenax.application.application import check_rebuilt
     from tenax.batching.batches import check_drained
@@ -76,7 +79,8 @@ def run_command(
     if settings.start.drain:
         check_drained(application)
     folder = store or Path("out") / application.topology.name / "store"
-    admitted(application, folder.resolve(), application.fingerprint(), settings.start.accept_changes)
+    start, fingerprint = settings.start, application.fingerprint()
+    admitted(application, folder.resolve(), fingerprint, start.accept_changes, upgrade=start.upgrade)
     view = LiveView(application, folder)
     with stopping() as stops:
         driver = Driver(application, folder, settings, view, plan=plan)

@@ -37,6 +37,7 @@ def inspect_command(
     from tenax.store.events import newest_event, read_events
     from tenax.store.records import decode_object, integer, items, mapping
     from tenax.store.store import CHANGES
+    from tenax.takeover.changes import shown
 
     file = store / "store.json"
     check_store(store)
@@ -72,9 +73,7 @@ def inspect_command(
                 ],
                 "versions": [topology_versions.to_record(version) for version in versions],
                 "load": {} if load is None else load.to_data(),
-                "changes": [
-                    {name: value for name, value in change.items() if name != "topology"} for change in changes
-                ],
+                "changes": [shown(change) for change in changes],
                 "queries": queries,
                 "events": recorded,
             }
@@ -117,14 +116,20 @@ def inspect_command(
         out.print()
         changed = [
             (f"{integer(change, 'batch'):,}", f"{integer(change, 'epoch')}", escape(str(words)))
-            for change in reversed(changes)
-            for words in items(change["words"])
+            for change in map(shown, reversed(changes))
+            for words in (*_upgrade(change), *items(change["words"]))
         ]
         out.print(render.table("Changes of code", ("after batch", "epoch", "what"), changed))
     for event in recorded:
         # in words where the narrator had some when it happened, else as it was recorded
         words = f"driver {event['epoch']}: {event['text']}" if "text" in event else str(event)
         out.print(words, soft_wrap=True, markup=False)
+
+
+def _upgrade(change: JsonObject) -> list[str]:
+    """That other operators took over, if they did."""
+    version = change.get("version")
+    return [] if version is None else [f"upgrade: version {version} of the topology begins"]
 
 
 def _load(checkpoints: Sequence[Checkpoint]) -> Load | None:

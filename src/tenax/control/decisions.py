@@ -39,7 +39,7 @@ from tenax.control.recovery.prediction import with_blocking
 from tenax.control.recovery.restores import takes_long
 from tenax.control.recovery.rounds import lag, next_round
 from tenax.control.recovery.standing import Standing, standing
-from tenax.control.rescaling import ended, ends, is_paused, is_switching, last_batch, rescale
+from tenax.control.rescaling import ended, ends, is_paused, is_switching, last_batch, request_for_rescale, rescale
 from tenax.control.run import Run
 from tenax.control.state import KEPT_CHECKPOINTS, LogRequest, Phase, Running, RunState
 from tenax.control.versions import PassId
@@ -214,8 +214,9 @@ def _pass(
     retain, begun = _retained(run, state), state.passes.begun + 1
     running = Running(PassId(state.epoch, begun), kind, first, last, steps, retain)
     state = replace(state, passes=replace(state.passes, begun=begun).with_running(kind, running))
+    # A pass that waits before it begins lets go of nothing: until then others may need what nobody needs now.
     keep, deadline_s = (
-        _needed_from(state),
+        0 if faults else _needed_from(state),
         run.settings.bounds.pass_deadline_s * max(attempt, 1 + state.failures.overdue),
     )
     instruction = RunPass(
@@ -333,6 +334,7 @@ _STEPS: tuple[Callable[[Run, RunState], Decision], ...] = (
     change_places,
     _publish,  # before the next pass: results are what people wait for
     _run_round,
+    request_for_rescale,
     rescale,
     _store_checkpoint,  # before the next pass: it needs all tasks at rest
     _run_live,

@@ -142,6 +142,16 @@ def last_batch(state: RunState) -> int | None:
     return None if known is None or known.target.version is None else known.target.version.after
 
 
+def request_for_rescale(run: Run, state: RunState) -> tuple[RunState, RequestNodes | None]:
+    """Nodes are asked for before anything pauses, each number once."""
+    known = state.rescaling
+    wanted = 0 if known is None or known.stage is not Stage.WAITING else _wanted(run, known)
+    if not state.nodes or ends(state) or wanted <= max(len(state.nodes), state.placement.requested):
+        return state, None
+    order = RequestNodes(wanted - len(state.nodes), wanted)
+    return replace(state, placement=replace(state.placement, requested=wanted)), order
+
+
 def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
     """The next thing to be done for a rescale."""
     known = state.rescaling
@@ -163,9 +173,6 @@ def rescale(run: Run, state: RunState) -> tuple[RunState, Decided | None]:
 
 def _begin(run: Run, state: RunState, known: Rescaling) -> tuple[RunState, Decided | None]:
     """Pause the run, if nothing stands in the way."""
-    request = _nodes_wanted(run, state, known)
-    if request is not None:
-        return replace(state, placement=replace(state.placement, requested=request.total)), request
     reason = _hindrance(run, state, known)
     if reason is None:
         paused = replace(known, stage=Stage.PAUSED, postponed="", begun=state.passes.begun)
@@ -223,14 +230,6 @@ def _wanted(run: Run, known: Rescaling) -> int:
     return known.target.nodes + run.settings.cluster.pool if known.target.nodes else 0
 
 
-def _nodes_wanted(run: Run, state: RunState, known: Rescaling) -> RequestNodes | None:
-    """Nodes are asked for before anything pauses, each number once."""
-    wanted = _wanted(run, known)
-    if not state.nodes or wanted <= max(len(state.nodes), state.placement.requested):
-        return None
-    return RequestNodes(wanted - len(state.nodes), wanted)
-
-
 def _go_on(state: RunState) -> tuple[RunState, Decided | None]:
     """When all is quiet: store all tasks at the batch that they are at, then let the next version begin."""
     known = state.rescaling
@@ -257,15 +256,13 @@ def _without_lagging(task: TaskState) -> TaskState:
 
 
 def _version(task: TaskState, point: RestorePoint) -> Version:
-    """Where a task is; one that is rebuilt from nothing is where its rebuild point says, without any state.
+    """Where a task is: what the newest checkpoint has of that batch is the same state, whichever pass made it.
 
-    Of one that has been restored and not stepped the newest checkpoint has the same state, maybe made by another pass.
+    One that is rebuilt from nothing is where its rebuild point says, without any state.
     """
-    primary = task.primary
-    assert primary is not None
-    assert primary.rebuilding is None, "a task whose state is being rebuilt is behind"
-    restored = primary.stored and isinstance(primary.head, Version)
-    return point if restored and isinstance(point, Version) else primary.start
+    assert task.primary is not None
+    assert task.primary.rebuilding is None, "a task whose state is being rebuilt is behind"
+    return point if isinstance(point, Version) and point.batch == task.batch else task.primary.start
 
 
 def _whole(state: RunState, versions: tuple[Version, ...]) -> Upload:

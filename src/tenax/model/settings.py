@@ -240,6 +240,13 @@ class Start:
         "lets one of your own go on with its state; outputs that go elsewhere from now on.",
         lasting=False,
     )
+    upgrade: bool = option(
+        switch(),
+        False,
+        "Let other code take the store over: operators that are unchanged keep their states, all others start empty, "
+        "come or go; what becomes of each is said.",
+        lasting=False,
+    )
     drain: bool = option(switch(), False, "Read what the sources have now, close every window and end.", lasting=False)
     replay: bool = option(
         switch(), False, "Run what is logged, and ask the sources for nothing more.", lasting=False, hidden=True

@@ -32,6 +32,7 @@ class StepInput:
     - `frames` has one frame per declared input, in that order: the chunks of its producers in the order of their index.
     - `watermark_us` is the smallest over all producers after this batch, and never less than after the batch before: no
       row with an earlier event time will come, but for those of a source partition that was idle and has come back.
+      Where an upgrade has put a new source before a task that goes on with its state, it begins anew, once.
     """
 
     frames: tuple[pl.DataFrame, ...]

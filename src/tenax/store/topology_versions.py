@@ -147,11 +147,12 @@ def to_record(version: TopologyVersion) -> JsonObject:
     }
 
 
-def _version(path: Path) -> TopologyVersion:
-    record = records.decode_object(durable.read_bytes(path), str(path))
+def from_record(record: JsonObject, where: str) -> TopologyVersion:
+    """What `to_record` made; `where` names it in errors."""
     parallelism, nodes = _counts(record["parallelism"]), record["nodes"]
     tables = {
-        name: tuple(_table(path, name, table, parallelism)) for name, table in records.mapping(record["tables"]).items()
+        name: tuple(_table(where, name, table, parallelism))
+        for name, table in records.mapping(record["tables"]).items()
     }
     return TopologyVersion(
         records.integer(record, "number"),
@@ -164,16 +165,20 @@ def _version(path: Path) -> TopologyVersion:
     )
 
 
+def _version(path: Path) -> TopologyVersion:
+    return from_record(records.decode_object(durable.read_bytes(path), str(path)), str(path))
+
+
 def _counts(value: Json) -> Mapping[str, int]:
     given = records.mapping(value)
     return {name: records.integer(given, name) for name in given}
 
 
-def _table(path: Path, name: str, value: Json, parallelism: Mapping[str, int]) -> list[int]:
+def _table(where: str, name: str, value: Json, parallelism: Mapping[str, int]) -> list[int]:
     owners = [owner for owner in records.items(value) if isinstance(owner, int)]
     if len(owners) != KEY_GROUPS or not all(0 <= owner < parallelism.get(name, 0) for owner in owners):
         raise DamagedStore(
-            f"{path}: a table has an owner among its tasks for each of {KEY_GROUPS} key groups, found another one of "
+            f"{where}: a table has an owner among its tasks for each of {KEY_GROUPS} key groups, found another one of "
             f"{name!r}: restore it from a copy"
         )
     return owners

@@ -11,6 +11,8 @@ A store remembers the fingerprint of the application that runs on it. What diffe
 - A state that is never stored (`checkpoint` none) would be rebuilt by the new code from batches of the old one: it is
   refused if it, or anything before it, has changed, or starts empty.
 - A source that reads something else, and an output that goes elsewhere, are refused or accepted by name.
+- Other operators are refused, but in an upgrade: those that are the same keep their states, changed and new ones begin
+  empty after batch B, those that are gone are dropped. It begins a version of the topology, which the change names.
 
 What was admitted is recorded before anything runs, with the checkpoint that it begins from; a driver that is restored
 from that same checkpoint empties the same operators again, and one that would have to go back before it stops.
@@ -29,13 +31,17 @@ from tenax.application.schemas import SCHEMAS, from_record
 from tenax.control.versions import NO_PASS, Cut, RebuildPoint, RestorePoint, Version
 from tenax.errors import DamagedStore, UnsuitableStore
 from tenax.model.tasks import Task
+from tenax.model.topology_versions import TopologyVersion
 from tenax.store import records
 from tenax.store.checkpoints import Checkpoint, StoredSegment
-from tenax.store.records import JsonObject
+from tenax.store.records import Json, JsonObject
 from tenax.store.store import CHANGES, Store
+from tenax.store.topology_versions import to_record
 from tenax.takeover.comparisons import behind
 
 NOTED = "changes"  # in the notes of a checkpoint: how many changes were recorded when it was made
+
+VERSIONS = "versions"  # in a recorded change: the versions of the topology that an upgrade makes, its own last
 
 Segments = Mapping[Task, tuple[StoredSegment, ...]]
 
@@ -92,6 +98,8 @@ class Changes:
     - `moved` outputs have results up to these batches, by partition, where they went before; `left` are the commit logs
       there. `concerns_states` says that some state depends on what has changed.
     - `rescaled` operators had so many tasks and are to have others; the run itself brings that about once it has begun.
+    - `new` operators were not there before. With an upgrade come the `versions` of the topology that it makes: its own
+      last, before it the first one if the store knows of none.
     - `words` is what the user should know; nothing changes if there are none.
     """
 
@@ -108,25 +116,27 @@ class Changes:
     left: tuple[str, ...] = ()
     concerns_states: bool = False
     rescaled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
+    versions: tuple[TopologyVersion, ...] = ()
 
     @property
     def elsewhere(self) -> Mapping[str, Sequence[int]]:
         """Up to which batches the results of outputs lie where these went before, by partition."""
         return {**moved_results(self.known), **self.moved}
 
+    @property
+    def upgrades(self) -> frozenset[int]:
+        """The numbers of the versions that upgrades begin with."""
+        return upgraded_by(self.known) | {version.number for version in self.versions[-1:]}
+
     def record(self, store: Store, cut: Cut | None, published: int) -> None:
         """Write the change down: from now on the store is this code's.
 
         By now no other driver can commit anything; what the driver before has done at the last moment is seen here.
         """
+        self.check_stands(store.folder, cut, published)
         if self.words:
-            stands = 0 if cut is None else cut.number
-            if stands != self.checkpoint or (self.concerns_states and published > self.batch):
-                raise UnsuitableStore(
-                    f"{store.folder}: code changes behind batch {self.batch}, where the last driver ended, found it "
-                    f"still at work (batch {published}): start again when it has ended"
-                )
-            change: JsonObject = {
+            change: dict[str, Json] = {
                 "epoch": store.epoch,
                 "topology": self.fingerprint,
                 "checkpoint": self.checkpoint,
@@ -136,10 +146,22 @@ class Changes:
                 "accepted": list(self.accepted),
                 "moved": {name: list(batches) for name, batches in self.moved.items()},
                 "words": list(self.words),
-                "states": self.concerns_states,
+                "states": self.concerns_states or bool(self.versions),
+                "new": list(self.new),
             }
+            if self.versions:
+                change[VERSIONS] = [to_record(version) for version in self.versions]
             store.record_change(change)
-            store.record_event({"changes": {name: value for name, value in change.items() if name != "topology"}})
+            store.record_event({"changes": shown(change)})
+
+    def check_stands(self, folder: Path, cut: Cut | None, published: int) -> None:
+        """Refuse if the driver before has gone on since its store was looked at."""
+        stands = 0 if cut is None else cut.number
+        if self.words and (stands != self.checkpoint or (self.concerns_states and published > self.batch)):
+            raise UnsuitableStore(
+                f"{folder}: code changes behind batch {self.batch}, where the last driver ended, found it still at "
+                f"work (batch {published}): start again when it has ended"
+            )
 
     def check_way_back(self, folder: Path, checkpoint: Checkpoint | None, damage: Sequence[str]) -> None:
         """Refuse to go on from before a change: its batches would be stepped by code that did not run them."""
@@ -159,40 +181,58 @@ class Changes:
 
     def applied(self, cut: Cut, segments: Segments, tasks: Sequence[Task]) -> tuple[Cut, Segments]:
         """A restored cut in the order of these tasks, with operators that start empty as they begin."""
-        place = {point.task: number for number, point in enumerate(cut.points)}
-        if set(place) == set(tasks):
-            order = [place[task] for task in tasks]
-            cut = replace(
-                cut,
-                points=tuple(cut.points[number] for number in order),
-                outputs=tuple(cut.outputs[number] for number in order) if cut.outputs else (),
-                acknowledged=tuple(cut.acknowledged[number] for number in order) if cut.acknowledged else (),
-            )
+        known = {point.task: number for number, point in enumerate(cut.points)}
+        new = self._begun(cut, "new", self.new)
         empty, changed = self._begun(cut, "emptied", self.emptied), self._begun(cut, "changed", self.changed)
         affected = {*empty, *changed, *behind(self.application.topology, empty | changed)}
         # What has no state can be anywhere: behind the old code's batches it need not step, nor could it be fed.
         lifted = {name for name in affected if name in self.application.computations} - self._keeping(affected)
-        begun = [
-            point.task.operator in empty or (point.task.operator in lifted and point.inputs_after < cut.newest_batch)
-            for point in cut.points
-        ]
-        points = (
-            Version(point.task, cut.newest_batch, NO_PASS) if new else point
-            for point, new in zip(cut.points, begun, strict=True)
+        batch = cut.newest_batch
+
+        def begins(task: Task) -> bool:
+            if task not in known or task.operator in new | empty:
+                return True
+            return task.operator in lifted and cut.points[known[task]].inputs_after < batch
+
+        begun = {task for task in tasks if begins(task)}
+        same = set(known) == set(tasks) and not new
+        points = (Version(task, batch, NO_PASS) if task in begun else cut.points[known[task]] for task in tasks)
+        # that of other tasks name their consumers by numbers that are others now
+        outputs = (() if task in begun else cut.outputs[known[task]] for task in tasks) if cut.outputs and same else ()
+        through = (batch if task in begun and not same else cut.acknowledged[known[task]] for task in tasks)
+        applied = replace(
+            cut,
+            points=tuple(points),
+            outputs=tuple(outputs),
+            acknowledged=tuple(through) if cut.acknowledged else (),
         )
-        outputs = (() if new else spans for spans, new in zip(cut.outputs, begun, strict=False))
-        new = {point.task for point, new in zip(cut.points, begun, strict=True) if new}
-        cut = replace(cut, points=tuple(points), outputs=tuple(outputs))
-        return cut, {task: () if task in new else parts for task, parts in segments.items()}
+        return applied, {task: () if task in begun else segments.get(task, ()) for task in tasks}
+
+    def fresh_sources(self, cut: Cut) -> set[str]:
+        """The sources that begin at their beginning behind a cut, whatever it knows of others with their names."""
+        return self._begun(cut, "new", self.new) & set(self.application.sources)
 
     def _begun(self, cut: Cut, what: str, now: Sequence[str]) -> set[str]:
         """The operators that changes name which begin from a checkpoint, recorded ones and that of now."""
         of_cut = (change for change in self.known if change["checkpoint"] == cut.number)
-        before = {str(name) for record in of_cut for name in records.items(record[what])}
+        before = {str(name) for record in of_cut for name in records.items(record.get(what, ()))}
         return before | set(now if cut.number == self.checkpoint else ())
 
     def _keeping(self, names: Collection[str]) -> set[str]:
         return {name for name in names if self.application.has_state(name)}
+
+
+def upgraded_by(known: Iterable[JsonObject]) -> frozenset[int]:
+    """The numbers of the versions that recorded upgrades begin with: before them there were other operators."""
+    made = (records.items(change.get(VERSIONS, ())) for change in known)
+    return frozenset(records.integer(records.mapping(versions[-1]), "number") for versions in made if versions)
+
+
+def shown(change: JsonObject) -> JsonObject:
+    """A recorded change without what only drivers need: fingerprints and tables of key groups."""
+    words = {name: value for name, value in change.items() if name not in {"topology", VERSIONS}}
+    versions = records.items(change.get(VERSIONS, ()))
+    return words | ({"version": records.mapping(versions[-1])["number"]} if versions else {})
 
 
 def moved_results(known: Iterable[JsonObject]) -> dict[str, Sequence[int]]:

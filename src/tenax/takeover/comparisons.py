@@ -48,8 +48,9 @@ class Changed:
 class Comparison:
     """All that differs between an application and what a store remembers.
 
-    - `reshaped` says what makes it another topology; `rescaled` are the operators that are to have another number of
-      tasks: what they had and are to have.
+    - `reshaped` says what makes it another topology: operators that are `gone` or `new`, and `rewired` ones, which get
+      their rows from others than before, among these; `rescaled` are the operators that are to have another number of
+      tasks: what they had and are to have. `repartitioned` sources have other partitions, or were none, or are none.
     - `changed` are operators, in the order of the topology; `sinks` are outputs whose results go elsewhere now, with
       where they went, `added` and `dropped` those that were not there, and are no more.
     - `notes` say what could not be compared as it should.
@@ -62,6 +63,10 @@ class Comparison:
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
     rescaled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    rewired: tuple[str, ...] = ()
+    repartitioned: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -85,31 +90,33 @@ def _log_of(output: str, sink: Sink, store: Path) -> str:
     return str(log.relative_to(store) if log.is_relative_to(store) else log)  # a store may be moved with all in it
 
 
-def compared(application: Application, stored: JsonObject, given: JsonObject) -> Comparison:
-    """What differs; if it is another topology, nothing else is looked at."""
+def compared(
+    application: Application, stored: JsonObject, given: JsonObject, tasks: Mapping[str, int] | None = None
+) -> Comparison:
+    """What differs, of operators that there were and are; they have so many `tasks`, if not as many as was declared."""
+    before, now = mapping(stored["shape"]), mapping(given["shape"])
     rescaled = _rescaled(stored, given)
-    reshaped = _reshaped(stored, given, rescaled)
-    if reshaped:
-        return Comparison(tuple(reshaped), {}, {}, (), (), ())
     lenient = not same_versions(stored, given)
+    rewired = tuple(name for name in now if name in before and _inputs(before, name) != _inputs(now, name))
     changed: dict[str, Changed] = {}
-    for operator in application.topology.operators:
-        name = operator.name
-        before, now = operator_of(stored, name), operator_of(given, name)
-        differing = differences(before, now, lenient=lenient)
+    for name in (operator.name for operator in application.topology.operators if operator.name in before):
+        parts = operator_of(stored, name), operator_of(given, name)
+        differing = differences(*parts, lenient=lenient)
+        if name in rewired:  # by which keys rows come from others than before says nothing more
+            differing = [difference for difference in differing if difference.path.partition(".")[0] != KEYS]
+            differing.insert(0, _rewiring(_inputs(before, name), _inputs(now, name)))
         if differing:
             words = tuple(dict.fromkeys(difference.words for difference in differing))
-            changed[name] = Changed(name, _touches(application, name, before, differing), words)
-    for name, why in _otherwise_shared(application, stored, given, changed).items():
+            changed[name] = Changed(name, _touches(application, name, parts[0], differing), words)
+    reshaped = _reshaped(stored, given, rescaled)
+    shared = _wired_otherwise(application, stored, given, tasks or {}) if reshaped else {}
+    shared |= _otherwise_shared(application, stored, given, set(changed) - set(rewired), changed)
+    for name, why in shared.items():
         known = changed.get(name)
         changed[name] = Changed(name, Touches.STATE, (*(known.words if known else ()), why))
-    places = [
-        {name: text(mapping(sink), "log") for name, sink in mapping(whole["sinks"]).items()}
-        for whole in (stored, given)
-    ]
-    before_places, now_places = places
+    before_places, now_places = places_of(stored), places_of(given)
     return Comparison(
-        (),
+        tuple(reshaped),
         {
             operator.name: changed[operator.name]
             for operator in application.topology.operators
@@ -120,6 +127,10 @@ def compared(application: Application, stored: JsonObject, given: JsonObject) ->
         tuple(name for name in before_places if name not in now_places),
         () if not lenient else (_lenience(stored, given),),
         rescaled,
+        tuple(name for name in before if name not in now),
+        tuple(name for name in now if name not in before),
+        rewired,
+        tuple(name for name in now if name in before and _is_repartitioned(mapping(before[name]), mapping(now[name]))),
     )
 
 
@@ -139,6 +150,11 @@ def behind(topology: Topology, names: Iterable[str]) -> set[str]:
     return downstream
 
 
+def places_of(whole: JsonObject) -> dict[str, str]:
+    """Where the commit log of every output lies, or its results, as a fingerprint has it."""
+    return {name: text(mapping(sink), "log") for name, sink in mapping(whole["sinks"]).items()}
+
+
 def is_own(application: Application, name: str) -> bool:
     """Whether an operator's computation is the user's own class."""
     computation = application.computations.get(name)
@@ -156,11 +172,25 @@ def _rescaled(stored: JsonObject, given: JsonObject) -> dict[str, tuple[int, int
     }
 
 
+def _inputs(shape: JsonObject, name: str) -> list[str]:
+    """The operators that an operator gets its rows from."""
+    return [str(stream).rpartition(" (")[0] for stream in items(mapping(shape[name])["inputs"])]
+
+
+def _rewiring(before: Sequence[str], now: Sequence[str]) -> Difference:
+    return Difference("inputs", f"inputs were {', '.join(before) or 'none'}, are {', '.join(now) or 'none'}")
+
+
+def _is_repartitioned(before: JsonObject, now: JsonObject) -> bool:
+    """Whether the partitions of a source are others than the logged ones, or there are some only before or now."""
+    return before["source"] != now["source"] or (bool(now["source"]) and before["parallelism"] != now["parallelism"])
+
+
 def _but_for_tasks(shape: JsonObject) -> JsonObject:
     """The shape of an operator without what follows from numbers of tasks: how its inputs are partitioned, weights."""
     if shape["source"]:
         return shape
-    inputs = [str(stream).partition(" ")[0] for stream in items(shape["inputs"])]
+    inputs = [str(stream).rpartition(" (")[0] for stream in items(shape["inputs"])]
     return {"inputs": inputs, "source": shape["source"]}
 
 
@@ -192,12 +222,16 @@ def _touches(application: Application, name: str, before: JsonObject, differing:
 
 
 def _otherwise_shared(
-    application: Application, stored: JsonObject, given: JsonObject, changed: Mapping[str, Changed]
+    application: Application,
+    stored: JsonObject,
+    given: JsonObject,
+    names: Collection[str],
+    changed: Mapping[str, Changed],
 ) -> dict[str, str]:
     """Operators with states whose rows come to other tasks now, because an operator before them is keyed otherwise."""
     shared: dict[str, str] = {}
     for name, change in changed.items():
-        if change.touches is not Touches.ROWS or name in application.sources:
+        if name not in names or change.touches is not Touches.ROWS or name in application.sources:
             continue
         if operator_of(stored, name)[KEYS] == operator_of(given, name)[KEYS]:
             continue
@@ -211,8 +245,37 @@ def _otherwise_shared(
     return shared
 
 
-def _places(whole: JsonObject) -> dict[str, str]:
-    return {name: text(mapping(sink), "log") for name, sink in mapping(whole["sinks"]).items()}
+def _wired_otherwise(
+    application: Application, stored: JsonObject, given: JsonObject, tasks: Mapping[str, int]
+) -> dict[str, str]:
+    """Operators with states whose rows come to other tasks now, because there are others before them."""
+    shape = mapping(stored["shape"])
+    return {
+        name: "its rows are shared otherwise"
+        for name in mapping(given["shape"])
+        if name in shape
+        and application.has_state(name)
+        and tasks.get(name, integer(mapping(shape[name]), "parallelism")) > 1
+        and shared_by(stored, name) != shared_by(given, name)
+    }
+
+
+def shared_by(whole: JsonObject, name: str) -> tuple[object, ...]:
+    """By what the tasks of an operator share its rows: by keys, by the partitions of a source, or not at all."""
+    shape = mapping(mapping(whole["shape"])[name])
+    if shape["source"]:
+        return (name,)
+    keys = mapping(operator_of(whole, name)[KEYS])
+    shared: list[object] = []
+    for stream in items(shape["inputs"]):
+        producer, _, partitioning = str(stream).rpartition(" (")
+        if items(keys[producer]):
+            shared.append(("keys", *items(keys[producer])))
+        elif partitioning == f"{Partitioning.ONE_TO_ONE})":
+            shared.append(shared_by(whole, producer))
+        else:
+            shared.append("all")
+    return tuple(shared)
 
 
 def _lenience(stored: JsonObject, given: JsonObject) -> str:

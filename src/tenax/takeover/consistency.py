@@ -15,6 +15,7 @@ from tenax.connectors.sink import Key, Sink, Survey
 from tenax.errors import DamagedStore
 from tenax.store import cuts, journal, records, topology_versions
 from tenax.store.checkpoints import Checkpoint, Manifests
+from tenax.store.store import CHANGES
 
 MAX_CHECKPOINTS = 1_000  # that are looked at; a store keeps a few
 MAX_NAMED = 3  # damaged results that a text names
@@ -28,12 +29,14 @@ class Standings:
     - `logged` are the first and the newest batch of the batch log; (1, 0) if it has none.
     - `surveys` are by output, of those sinks that can tell; `elsewhere` are the newest batches of its partitions in a
       folder that it had before, or before the version of the topology that is the newest.
+    - `begun` is the checkpoint that the newest code which states depend on began from: what was before, it cannot make.
     """
 
     checkpoints: tuple[tuple[Checkpoint, int], ...]
     surveys: Mapping[str, Survey]
     elsewhere: Mapping[str, Sequence[int]]
     logged: tuple[int, int]
+    begun: int = 0
 
 
 def check_takeover(
@@ -61,8 +64,8 @@ def check_takeover(
     gone = [why for survey in standings.surveys.values() for key, why in survey.damaged.items() if key[0] < oldest]
     if gone:
         raise DamagedStore(
-            f"{_some(gone)}: results are as they were committed, and the batch log goes back to "
-            f"batch {oldest} only, so they cannot be made again: restore them from a copy, or let the run go on "
+            f"{_some(gone)}: results are as they were committed, and what this code can make again begins with "
+            f"batch {oldest}, so they cannot be made again: restore them from a copy, or let the run go on "
             f"without them by `tenax verify {store} --accept-losses`"
         )
 
@@ -105,7 +108,9 @@ def look(
         name: [max(after, batch) for batch in (*elsewhere.get(name, ()), *[0] * count)][:count]
         for name, (_, count) in outputs.items()
     }
-    return Standings(checkpoints, surveys, before, logged)
+    changes = journal.read(store / CHANGES)
+    begun = max((records.integer(change, "checkpoint") for change in changes if change["states"]), default=0)
+    return Standings(checkpoints, surveys, before, logged, begun)
 
 
 def contradicts(standings: Standings) -> str | None:
@@ -144,11 +149,15 @@ def contradicts(standings: Standings) -> str | None:
 
 
 def oldest_remade(standings: Standings) -> int:
-    """The oldest batch whose results can be made again: from a checkpoint and the batches after it."""
+    """The oldest batch whose results can be made again: from a checkpoint and the batches after it, by this code."""
     first, logged = standings.logged
-    if first == 1:
+    if first == 1 and not standings.begun:
         return 1
-    starts = [newest + 1 for checkpoint, newest in standings.checkpoints if checkpoint.batch + 1 >= first]
+    starts = [
+        newest + 1
+        for checkpoint, newest in standings.checkpoints
+        if checkpoint.batch + 1 >= first and checkpoint.number >= standings.begun
+    ]
     return min(starts, default=logged + 1)
 
 

@@ -6,8 +6,8 @@ next start of the run makes it; nothing is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tenax.connectors.delivery import CallbackSink
@@ -31,6 +31,7 @@ CAN_BE_MADE = "can be made again from the batch log"
 GONE = "cannot be made again: restore it from a copy, or go on without it (--accept-losses)"
 ACCEPTED = "taken for lost: the run goes on without it"
 STRANGE = "no commit names it: the next start sets it aside"
+ALL = 2**62  # more batches than there will be
 STOPS = "the run cannot go on: restore it from a copy"
 
 
@@ -68,12 +69,14 @@ class Place:
     """Where the results of an output are, for those who look at a store without the application.
 
     In a `folder` of Parquet files, or at a `place` of another kind; `logged` says that the store has its commit log.
+    Nothing is `written` any more to an output that an upgrade has dropped; its results stay.
     """
 
     partitions: int
     folder: str | None
     logged: bool = True
     place: str = ""
+    written: bool = True
 
     def sink(self) -> LoggedSink | None:
         """A sink that reads what is there; None if only the application's own can."""
@@ -83,12 +86,17 @@ class Place:
 
 
 def note_outputs(store: Path, outputs: Mapping[str, tuple[Sink, int]]) -> None:
-    """Write down where results go, for those who look at the store without the application."""
-    noted: dict[str, Json] = {}
+    """Write down where results go, for those who look at the store without the application.
+
+    Outputs that were there and are no more stay known.
+    """
+    noted: dict[str, Json] = {
+        name: {**asdict(place), "written": False} for name, place in noted_outputs(store).items() if name not in outputs
+    }
     for name, (sink, partitions) in outputs.items():
         folder = str(sink.folder) if isinstance(sink, ParquetSink) else None
         logged = isinstance(sink, LoggedSink) and sink.log_of(name, store) == CallbackSink(None).log_of(name, store)
-        noted[name] = {"partitions": partitions, "folder": folder, "logged": logged, "place": sink.place}
+        noted[name] = asdict(Place(partitions, folder, logged, sink.place))
     durable.write_file(store / OUTPUTS, records.encode(noted))
 
 
@@ -102,7 +110,8 @@ def noted_outputs(store: Path) -> dict[str, Place]:
         data = records.mapping(noted)
         folder = None if data["folder"] is None else str(data["folder"])
         logged, place = bool(data.get("logged", True)), str(data.get("place", ""))  # older stores know nothing else
-        places[name] = Place(records.integer(data, "partitions"), folder, logged, place)
+        written = bool(data.get("written", True))
+        places[name] = Place(records.integer(data, "partitions"), folder, logged, place, written)
     return places
 
 
@@ -131,8 +140,9 @@ def verify(
     for name, folder in (folders or {}).items():
         outputs[name] = (ParquetSink(folder), places[name].partitions if name in places else 1)
     findings.not_read = tuple(f"output {name!r} in {places[name].place}" for name in places if name not in outputs)
+    left = {name: [ALL] * place.partitions for name, place in places.items() if not place.written}
     try:
-        standings = look(store, outputs, moved_results(journal.read(store / CHANGES)), read=True)
+        standings = look(store, outputs, {**moved_results(journal.read(store / CHANGES)), **left}, read=True)
     except DamagedStore as error:
         findings.add(str(error), STOPS)
         return findings
@@ -145,23 +155,25 @@ def verify(
         findings.add(contradiction, STOPS)
     identity = records.text(about, "identity")
     for name, (sink, _) in outputs.items():
-        _judge(findings, standings, name, sink, repair=repair and contradiction is None)
+        _judge(findings, standings, name, sink, ended=name in left, repair=repair and contradiction is None)
     if accept_losses and contradiction is None:
-        _accept(store, standings, outputs, identity)
+        _accept(store, standings, outputs, identity, left)
         findings.problems = [
             Finding(problem.what, ACCEPTED) if problem.then == GONE else problem for problem in findings.problems
         ]
     return findings
 
 
-def _judge(findings: Findings, standings: Standings, output: str, sink: LoggedSink, *, repair: bool) -> None:
-    """What is wrong with the results of an output, and what can be done."""
+def _judge(
+    findings: Findings, standings: Standings, output: str, sink: LoggedSink, *, ended: bool, repair: bool
+) -> None:
+    """What is wrong with the results of an output, and what can be done; nobody makes those that have `ended` again."""
     survey = standings.surveys[output]
     findings.results += len(survey.final)
     findings.bytes += survey.bytes
     for path in survey.unexplained:
         findings.add(f"{path}: a file among the results of output {output!r}", STRANGE)
-    oldest = oldest_remade(standings)
+    oldest = ALL if ended else oldest_remade(standings)
     for key, wrong in sorted(survey.damaged.items()):
         if key[0] < oldest:
             findings.add(wrong, GONE)
@@ -171,12 +183,17 @@ def _judge(findings: Findings, standings: Standings, output: str, sink: LoggedSi
             sink.give_up(output, key)
 
 
-def _accept(store: Path, standings: Standings, outputs: Mapping[str, tuple[LoggedSink, int]], identity: str) -> None:
+def _accept(
+    store: Path,
+    standings: Standings,
+    outputs: Mapping[str, tuple[LoggedSink, int]],
+    identity: str,
+    ended: Collection[str],
+) -> None:
     """Enter results that cannot be made again as lost."""
-    oldest = oldest_remade(standings)
     epoch = claim(store)
     for output, (sink, _) in outputs.items():
-        survey = standings.surveys[output]
+        survey, oldest = standings.surveys[output], ALL if output in ended else oldest_remade(standings)
         log, entries = Journal.open(sink.log_of(output, store), epoch)
         final = Ledger.of(entries).final
         lost: list[Committed] = [final[key] for key in sorted(survey.damaged) if key[0] < oldest]

@@ -90,7 +90,7 @@ class Publisher:
     def _before(self, output: str, partition: int) -> int:
         """The newest batch of which a result is where the output went before."""
         batches = self._elsewhere.get(output, ())
-        return batches[partition] if batches else 0
+        return batches[partition] if partition < len(batches) else 0  # tasks may have come since
 
     def keep(self, pass_id: PassId, reports: Iterable[Report]) -> None:
         """Remember what a pass has staged."""

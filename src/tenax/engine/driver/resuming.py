@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +21,10 @@ from tenax.model.graph import TaskGraph
 from tenax.model.settings import FIRST_ROWS, Settings
 from tenax.model.tasks import Task
 from tenax.model.topology_versions import Target, TopologyVersion
+from tenax.operators.computation import NO_WATERMARK_US
 from tenax.store import cuts, records
 from tenax.store.checkpoints import ValidCheckpoint
+from tenax.store.records import JsonObject
 from tenax.store.store import Store
 from tenax.store.topology_versions import VERSION, ask, read_versions, record_version
 from tenax.takeover.admission import admitted, fence
@@ -30,6 +32,7 @@ from tenax.takeover.changes import Changes, Segments
 from tenax.takeover.consistency import check_takeover, newest_batch, outputs_of
 from tenax.takeover.recut import recut
 from tenax.takeover.shared_load import shared_load
+from tenax.takeover.upgrades import complete, versions_of
 from tenax.takeover.verification import note_outputs
 
 
@@ -77,16 +80,22 @@ def take_over(application: Application, folder: Path, settings: Settings, observ
     """
     declared = with_known_schemas(application, logged_positions(folder))
     fingerprint = declared.fingerprint()
-    running = _newest(declared, folder)
-    admission = admitted(running, folder, fingerprint, settings.start.accept_changes)
-    known = read_versions(folder) or _first(declared, admission)
+    start = settings.start
+    admission = admitted(declared, folder, fingerprint, start.accept_changes, upgrade=start.upgrade)
+    known = _known(declared, folder, admission)
+    running = rescaled(declared, known[-1])
     next_version(running, known[-1], _wanted(admission), after=0, nodes=None, cause="")  # refuses what cannot be
-    check_takeover(folder, running, admission.elsewhere, changed=bool(admission.changed or admission.emptied))
+    stale = bool(admission.changed or admission.emptied or admission.versions)
+    check_takeover(folder, running, admission.elsewhere, changed=stale)
     store = Store.open(folder, admission.fingerprint, admitted=True)
     fence(admission, folder, store.epoch)
-    running = _newest(declared, folder)  # as the last driver left it
-    changes = admitted(running, folder, fingerprint, settings.start.accept_changes)
-    known = _versions(store, declared, changes)
+    complete(store)
+    # as the last driver left it
+    changes = admitted(declared, folder, fingerprint, start.accept_changes, upgrade=start.upgrade)
+    known = _known(declared, folder, changes)
+    running = rescaled(declared, known[-1])
+    if not changes.versions and not read_versions(folder):
+        record_version(folder, known[0], store.check_epoch)
     run_id = f"{store.identity}-{store.epoch}"
     publisher = Publisher(application, folder, store.identity, store.epoch, changes.elsewhere)
     publisher.begin(TaskGraph(running.topology), known[-1].after)
@@ -112,7 +121,6 @@ def take_over(application: Application, folder: Path, settings: Settings, observ
         ordering.restore(checkpoint.oldest_batch, restored.highest_us)
         ordering.keep(checkpoint, restored.segments)
     _record(changes, store, checkpoint, publisher, observer)
-    _ask(store, changes)
     _renew(store, planner, publisher, checkpoint, observer)
     # of batches that are planned anew, as it is now
     with_schemas = with_known_schemas(application, planner.positions)
@@ -133,18 +141,9 @@ def take_over(application: Application, folder: Path, settings: Settings, observ
     )
 
 
-def _newest(application: Application, folder: Path) -> Application:
-    """An application in the newest version of its topology that a store knows; as it is if it knows none."""
-    known = read_versions(folder)
-    return rescaled(application, known[-1]) if known else application
-
-
-def _versions(store: Store, declared: Application, changes: Changes) -> tuple[TopologyVersion, ...]:
-    """All versions of a store's topology; the first one is recorded when its first driver begins."""
-    known = read_versions(store.folder)
-    for version in () if known else _first(declared, changes):
-        record_version(store.folder, version, store.check_epoch)
-    return known or read_versions(store.folder)
+def _known(declared: Application, folder: Path, changes: Changes) -> tuple[TopologyVersion, ...]:
+    """All versions of a store's topology, with those that changes make; the first one if there is none yet."""
+    return (*versions_of(folder, changes.known), *changes.versions) or _first(declared, changes)
 
 
 def _first(declared: Application, changes: Changes) -> tuple[TopologyVersion, ...]:
@@ -214,25 +213,41 @@ def _restored(
         return _Restored(rescaled(declared, version), version)
     notes = records.mapping(checkpoint.notes)
     version = known[records.integer(notes, VERSION) - 1 if VERSION in notes else 0]
+    begun, load = 0, Load.from_data(records.mapping(notes[LOAD])) if LOAD in notes else None
+    upgrades = changes.upgrades
+    while version.number < len(known) and known[version.number].number in upgrades:
+        version, load = known[version.number], None  # of other operators
     application = rescaled(declared, version)
     cut = cuts.from_record(checkpoint.number, notes)
     cut, segments = changes.applied(cut, checkpoint.segments, _tasks(application))
-    begun, load = 0, Load.from_data(records.mapping(notes[LOAD])) if LOAD in notes else None
     while version.number < len(known) and known[version.number].after == cut.oldest_batch == cut.newest_batch:
         begun, before, version = begun + 1, application, known[version.number]
         application = rescaled(declared, version)
         cut, segments = recut(cut, segments, before, application, PassId(store.epoch, begun))
         load = None if load is None else shared_load(load, before, application)
-    highest_us = {
-        task: [int(str(time_us)) for time_us in records.items(times)]
-        for task, times in records.mapping(notes["highest_us"]).items()
-    }
+    highest_us = _highest_us(application, cut, changes.fresh_sources(cut), records.mapping(notes["highest_us"]))
     return _Restored(application, version, cut, segments, highest_us, load, begun)
+
+
+def _highest_us(application: Application, cut: Cut, fresh: Collection[str], noted: JsonObject) -> dict[str, list[int]]:
+    """The highest event times of all source tasks after every batch of a cut; those of new sources have seen none."""
+    known = {
+        task: [int(str(time_us)) for time_us in records.items(times)]
+        for task, times in noted.items()
+        if Task.parse(task).operator not in fresh
+    }
+    batches = cut.newest_batch - cut.oldest_batch + 1
+    tasks = [str(task) for task in _tasks(application) if task.operator in application.sources]
+    return {task: known.get(task, [NO_WATERMARK_US] * batches) for task in tasks}
 
 
 def _record(changes: Changes, store: Store, checkpoint: Cut | None, publisher: Publisher, observer: Observer) -> None:
     """Say what other code changes, and write it down before anything runs."""
-    changes.record(store, checkpoint, max(publisher.published.values(), default=0))
+    published = max(publisher.published.values(), default=0)
+    changes.check_stands(store.folder, checkpoint, published)
+    _ask(store, changes)  # before the change is recorded: from then on nothing tells that these numbers are new
+    changes.record(store, checkpoint, published)
+    complete(store)
     for words in changes.words:
         observer.said(words)
 
