@@ -22,6 +22,7 @@ AROUND_S = 10.0  # of throughput, half of it before a switch
 USUAL = 6  # batches before a rescale was asked for, of which the usual latency is
 TURNED = 0.1  # of the rate: less is no reason to go back
 MOMENTS = 100  # between two rescales at which the rate is looked at
+BEFORE_NOON = 0.75  # of the morning: by then every side runs as it does
 STEADY = 3  # batches in a row that are as prompt as before
 
 
@@ -106,10 +107,12 @@ def through_a_day(case: Case, side: str, own: pl.DataFrame) -> Row:
         typical_s=pl.col("latency_s").median(), p95_s=percentile("latency_s", 95), highest_s=pl.col("latency_s").max()
     ).row(0, named=True)
     passes = own.filter(what=PASS)
+    forenoon = outputs.filter(pl.col("after_s").is_between(case.turn_s * BEFORE_NOON, case.turn_s))
     until_s = min(case.lasts_s, float(str(outputs["after_s"].max())))
     return {
         "side": side,
         **latency,
+        "forenoon_s": value(forenoon, pl.col("latency_s").median()) if forenoon.height else None,
         "waiting": value(passes, pl.col("waiting").max()) if passes.height else None,
         "decisions": own.filter(what=SWITCHED).height if side == ELASTIC else None,
         "back_and_forth": len(undone(case, own)) if side == ELASTIC else None,
