@@ -20,7 +20,7 @@ from tenax.application.traces import trace_of, with_sources
 from tenax.control import events, instructions
 from tenax.control.coordinator import Coordinator
 from tenax.control.narrator import Happening, sentence
-from tenax.control.notices import Notice
+from tenax.control.notices import Notice, RescalePlanned
 from tenax.control.placement.balancing import keeping
 from tenax.control.placement.spreading import place_tasks
 from tenax.control.records import plain
@@ -256,6 +256,8 @@ class Driver:
             for each in decided:
                 if isinstance(each, Notice):
                     self._record("notice", each)
+                    if isinstance(each, RescalePlanned) and self._rescales.ready(each.target) is None:
+                        pool.submit(self._prepare_version, each.target)  # before anything pauses for it
                     continue
                 self._record("instruction", each)
                 if isinstance(each, instructions.Stop):
