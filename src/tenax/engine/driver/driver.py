@@ -38,6 +38,7 @@ from tenax.engine.driver.rescales import Rescales
 from tenax.engine.driver.resuming import take_over
 from tenax.engine.driver.storage_waits import StorageWaits
 from tenax.engine.driver.switching import (
+    Prepared,
     Switched,
     as_recorded,
     begun,
@@ -256,7 +257,7 @@ class Driver:
             for each in decided:
                 if isinstance(each, Notice):
                     self._record("notice", each)
-                    if isinstance(each, RescalePlanned) and self._rescales.ready(each.target) is None:
+                    if isinstance(each, RescalePlanned) and self._ready(each.target) is None:
                         pool.submit(self._prepare_version, each.target)  # before anything pauses for it
                     continue
                 self._record("instruction", each)
@@ -325,6 +326,9 @@ class Driver:
         target = None if self.settings.start.replay else self._rescales.next_request()
         if target is not None:
             pool.submit(self._prepare_version, target, asked=True)
+
+    def _ready(self, target: Target) -> Prepared | None:
+        return self._rescales.ready(target, self._taken.version.number)
 
     def _prepare_version(self, target: Target, *, asked: bool = False) -> None:
         try:
@@ -406,7 +410,7 @@ class Driver:
             case instructions.RequestNodes():
                 self._membership.request(instruction.total)
             case instructions.Rescale():
-                ready = self._rescales.ready(instruction.target)
+                ready = self._ready(instruction.target)
                 if ready is None:
                     ready = prepare(self._taken, instruction.target, self.settings, self._places)
                 self._events.put(record(self._taken, instruction, ready))

@@ -50,10 +50,13 @@ class Rescales:
         with self._lock:
             self._ready = ready
 
-    def ready(self, target: Target) -> Prepared | None:
-        """What was made ready for a rescale; None if it was not."""
+    def ready(self, target: Target, present: int) -> Prepared | None:
+        """What was made ready for a rescale of the present version; None if it was not, or for an earlier version."""
         with self._lock:
-            return self._ready if self._ready is not None and self._ready.target == target else None
+            known = self._ready
+        if known is None or known.target != target:
+            return None
+        return known if target.version is not None or known.version.number == present + 1 else None
 
     def refused(self, target: Target, why: str) -> None:
         """A rescale cannot be."""
